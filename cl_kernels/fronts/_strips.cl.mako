@@ -9,7 +9,8 @@
 ##            |\ |      to the right of it, and subtract the product of these K rows from the triangle below.
 ##            +-\|
 ##
-## e, policy   as in factor/_rows, whose functions compute R rows of T at a time       K   a multiple of NR
+## e, policy   as in factor/_rows, whose functions compute R rows of T at a time
+## K, NB       columns of a block, a multiple of NR; strips whose K rows fit into half of the second-level cache
 ##   define(e, policy, K, NB)
 ##       strip(q)                                          the index of the first element of strip q
 ##       factor_front(t, inverse, c, m, failed, pivot)     factorise the first c rows of T, which has m rows; both
@@ -64,8 +65,7 @@ static inline void factor_front(${E} *t, ${E} *inverse, long c, long m, long *fa
             for (long j = first; j < end; j += ${R})
                 solve_rows(t + strip(j / ${NR}) + first * ${NR} + j % ${NR}, ${NR}, inverse + first,
                            t + strip(q) + first * ${NR}, ${NR}, j - first);
-        // Subtract the products of these rows from all rows below.  The block's rows of NB strips fit into half of the
-        // second-level cache.
+        // Subtract the products of these rows from all rows below, NB strips at a time.
         for (long q0 = end / ${NR}; q0 < strips; q0 += ${NB}) {
             const long q1 = q0 + ${NB} < strips ? q0 + ${NB} : strips;
             for (long j0 = end / ${NR}; j0 < q1; j0++)

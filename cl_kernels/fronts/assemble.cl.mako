@@ -65,7 +65,7 @@ ${front_.front("task.x", only=("columns", "rows", "panel", "leading", "update", 
     const int blocks = blocks_c + blocks_w + (u - w + 63) / 64;
     for (long k = child_start; k < child_end; ++k, cut += blocks + 1) {
         const int i_from = cut[f], i_to = cut[f + 1], j_from = cut[s], j_to = min(cut[s + 1], i_to);
-        barrier(CLK_LOCAL_MEM_FENCE);  // for every child: PoCL loses a barrier of which only some iterations are
+        barrier(CLK_LOCAL_MEM_FENCE);  // for every child: PoCL drops barriers that not all iterations execute
         if (i_from < i_to && j_from < j_to) {
             const int child_front = child[k];
 ${front_.front("child_front", "child_", ("rows", "update", "row_start"))}
@@ -91,6 +91,7 @@ ${front_.front("child_front", "child_", ("rows", "update", "row_start"))}
         }
     }
     barrier(CLK_LOCAL_MEM_FENCE);
+    // Element (i, j) of the front is stored at v + i * v_col + j * v_row: v_row is the stride along s (see _blocks).
     if (v_row == 1) {
         for (int i = t / 64, j = t % 64; i < left; i += 4)
             if (j < left_s && s0 + j <= from + i) ${e.name}_store(v + (from + i) * v_col + s0 + j, tile[i * 65 + j]);

@@ -6,7 +6,7 @@
 ##      y = L11^-1 f_c         contribution = f_u - L21 y, which the parent reads
 ##
 ## e         Element of L and of X
-## x         B, then the result: n x count, row-major, in the permuted numbering
+## x         B, then the result: n x count (right-hand sides), row-major, in the permuted numbering
 ## started   for each front: the first row of its contribution in `contributions`, whose rows have `count` elements
 <%namespace name="group" file="/group/group.cl.mako"/>
 <%namespace name="element" file="/common/element.cl.mako"/>

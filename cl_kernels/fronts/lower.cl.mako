@@ -68,8 +68,8 @@ void ${kernel("lower")}
 % if e.complex:
         w.y = diagonal ? 0 : -w.y;
 % endif
-        const ${e.value} difference_of_both = v - w;
-        const ${e.real} difference = ${" + ".join(parts("difference_of_both"))};
+        const ${e.value} deviation = v - w;
+        const ${e.real} difference = ${" + ".join(parts("deviation"))};
         if (!(difference <= ${rounding} * LARGER(${size_of("v")}, ${size_of("w")})))
             doubtful |= !(difference <= ${rounding} * root_of_diagonal(start, column, take, from, row)
                 * root_of_diagonal(start, column, take, from, column[at]));

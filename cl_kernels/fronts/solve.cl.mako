@@ -40,6 +40,7 @@ ${tile.define()}
 __kernel ${group.of_size(256)}
 void ${kernel("solve")}
 {
+    // p_part to ready_end, and the variables below, are used by the defs of factor/.
     __local value_t p_part[${16 * 68 * panels}] __attribute__((aligned(32)));
     __local value_t solved[${2 * depth * 68}] __attribute__((aligned(32)));
     __local value_t q_part[${16 * 68 * panels}] __attribute__((aligned(32)));

@@ -1,5 +1,5 @@
-## The updates U -= L21 L21^H of factorised fronts, on a GPU: a work-group of 256 for each tile of 64 x 64 elements of
-## U.
+## The updates U -= L21 L21^H of factorised fronts, on a GPU: one work-group of 256 for each tile
+## of 64 x 64 elements of U.
 ##
 ##           s ->                   U(s, f) -= sum over own columns k of L(s, k)^* L(f, k)^T, by the products of
 ##       +-----+                    factor/tiles, which also has the other parameters.

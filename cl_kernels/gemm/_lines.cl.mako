@@ -12,7 +12,7 @@
 
 ## COPIES_ARRIVE(barrier): this work-item arrives at the barrier when its asynchronous copies so far are done.
 ## COPY(to, from): copy 16 bytes.  COPY_OR_ZERO, COPY_ELEMENT: copy `bytes` bytes, and fill the 16, or `size`, with
-## zeros. `to` is an address in local memory.
+## zeros.  PUT_CHUNK: store four words.  `to` is an address in local memory.
 <%def name="define()">
 #define COPIES_ARRIVE(barrier) \
     asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" :: "r"(barrier) : "memory")

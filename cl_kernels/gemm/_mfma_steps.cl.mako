@@ -10,7 +10,7 @@ from itertools import product
 ## An expression: the start of the current buffer.
 <%def name="start(lines)">${f"buffer * {8 * lines.extent}" if policy.buffers == 2 else "0"}</%def>
 
-## Load the operands of step `step` of k to registers, and store them in the current buffer.
+## Load the operands of step `step` of k to registers; store them in the current buffer.
 <%def name="load(step)">
 % if tail:
             if (${step} == steps - 1 && tail < ${a.depth}) {

@@ -1,8 +1,9 @@
-## The stores of the sums of an mma kernel.  In the squares of 16 x 16 of its warp, lane 4 g + q holds rows 2g and 2g +
-## 1, columns 4q to 4q + 3 (see mma).  Sum d<i>_<j>_<2 h + e> is that of row 16 i + 2g + h and column
+## The stores of the sums of an mma kernel.  In the squares of 16 x 16 of its warp, lane 4 g + q holds rows 2g and
+## 2g + 1, columns 4q to 4q + 3 (see mma).  Sum d<i>_<j>_<2 h + e> is that of row 16 i + 2g + h and column
 ## 16 (j / 2) + 4q + 2 e + j % 2.
 ##
-## pair  see _units wide  two lanes exchange sums, so that each stores 32 adjacent bytes in two accesses
+## pair  see _units
+## wide  two lanes exchange sums, so that each stores 32 adjacent bytes in two accesses
 <%namespace name="triangle" file="/gemm/_triangle.cl.mako"/>
 <%! from itertools import product %>
 <%def name="store(policy, pair, wide, type)">
@@ -18,7 +19,7 @@
                 __global ${type} *line_at = c + row * c_row;
 % for j in range(0, 2 * policy.pairs, 2):
                 {
-                    const long col = left + ${8 * j} - lane % 2 * 2;
+                    const long col = left + ${8 * j} - lane % 2 * 2;  // the second lane's is two columns further left
 % for e, piece in enumerate("xy"):
                     uint4 ${piece} = as_uint4((double2)(
                         ${", ".join(f"RESULT(d{i}_{j + o}_{2 * h + e}, row, left + {8 * j + 2 * e + o})"
@@ -55,13 +56,14 @@
 % endfor
 </%def>
 
-## Local memory for `lines`: the stores to unaligned rows of C.  Squares of 16 x 16 of a warp are copied through local
+## Local memory for `lines`.  Squares of 16 x 16 of a warp are copied through local
 ## memory, so that 16 lanes store adjacent elements.  Rows in local memory have 18 doubles, so that lanes access
 ## different banks.
 <%def name="scratch(policy)">
     __local double scratch[${policy.group_size // 32 * 16 * 18}] __attribute__((aligned(16)));
 </%def>
 
+## The stores to unaligned rows of C.
 <%def name="lines(policy, problem, type)">
             __local double *square = scratch + warp * ${16 * 18};
 % for i in range(policy.blocks):

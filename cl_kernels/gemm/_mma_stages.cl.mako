@@ -1,5 +1,5 @@
 ## The stages of mma in local memory: steps of k are copied `stages` - 2 steps ahead, and multiplied when they have
-## arrived. Each stage has a barrier `full` and a barrier `empty`, of 8 bytes each, at full_base and empty_base
+## arrived.  Each stage has a barrier `full` and a barrier `empty`, of 8 bytes each, at full_base and empty_base
 ## (_barriers).
 ##
 ## policy, a, b: as in mma.

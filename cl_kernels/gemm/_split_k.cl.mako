@@ -11,8 +11,7 @@
 ## of all parts; the others return.
 ##
 ## sums  Sums: their names and types      item  number of the work-item
-## slot, part, splits  the number of the tile in `partial` and `counters`, the number of the part, and how many there
-## are
+## slot, part, splits  the number of the tile in `partial` and `counters`, of the part, and of all parts
 <%def name="add_parts(sums, item, items, slot, part, splits)">
 <% size, words = sums.words * items, range(0, sums.words, sums.words_each) %>\
             {

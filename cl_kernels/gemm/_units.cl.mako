@@ -50,10 +50,10 @@ static inline uint packed_pair(float v, float w)
 
 ## The head of the loop over a group's units.  A unit is a tile of a product, or a part of a tile if k is split.  The
 ## head declares first_row, first_col, k_first, part, parts, length (elements of k), steps, and the pointers `names` to
-## the operands of the unit's product.  types: the types to which these point.  once: whether there is one unit and
-## no loop, because a loop needs registers.  partly: whether only the tiles after the first `whole` (a kernel argument)
-## of a product are split.  Tiles are numbered down bands of `band` tile rows, so that groups that run together share
-## cache lines.
+## the operands of the unit's product.  types: the types to which these point.  once: whether there is one unit and no
+## loop, because a loop needs registers.  partly: whether only the tiles after the first `whole` (a kernel argument) of
+## a product, `cut` in number, are split.  Tiles are numbered down bands of `band` tile rows, so that groups that run
+## together share cache lines.
 <%def name="loop(policy, names, types, problem, depth, once, partly=False)">
 ${pointers(names, types)}\
 % if once:

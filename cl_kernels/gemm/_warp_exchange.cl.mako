@@ -1,7 +1,7 @@
 ## Exchange of values between the lanes of a warp (NVIDIA), so that each lane stores adjacent elements.
 ##
 ## exchanged(mine, distance): `mine` of lane (this lane ^ distance).  of_lane(mine, lane): that of `lane`.
-## share_pieces(x, y, upper, distance): two lanes, l and l + distance (`upper` in the latter), have pieces x and y each;
+## share_pieces(x, y, upper, distance): lanes l and l + distance (in which `upper` is true) have pieces x and y each;
 ## afterwards lane l has in x and y the x of both, and lane l + distance the y of both, that of lane l first.
 ## WARP_BARRIER(): after it, all lanes of the warp see what they have written to local memory.
 <%def name="define()">

@@ -2,7 +2,8 @@
 ## lane has which sums).
 
 ## Stores of 8 bytes.  Lanes of two rows exchange sums, so that each has two rows of a column.  With 16-bit elements,
-## lanes of two such pairs exchange sums then, so that each has four rows and stores fill whole memory sectors.
+## lanes of two such pairs exchange sums then, so that each has four rows and stores fill whole memory sectors.  The
+## upper pair's rows are 8 below those of the lower pair; its `top` is 2 below already.
 <%def name="eight_bytes(policy, sums, type)">
 <% halves = problem.c.elem.itemsize == 2 %>\
             const int odd = lane / 4 % 2${", upper = lane / 8 % 2" if halves else ""};

@@ -23,7 +23,8 @@
 <%namespace name="units" file="/gemm/_units.cl.mako"/>
 <%namespace name="waiting" file="/group/waiting.cl.mako"/>
 
-## COPY_PART, COMMIT_PARTS, WAIT_FOR_PARTS: asynchronous copies of 16 bytes to local memory, in numbered groups.
+## COPY_PART, COMMIT_PARTS, WAIT_FOR_PARTS: asynchronous copies of 16 bytes to local memory; each commit ends a
+## group of copies, and a wait returns when at most `pending` groups are in flight.
 ## share: the steps of each share; the first `longer` shares have one more.
 <%def name="define()">
 #define COPY_PART(to, from) asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" :: "r"(to), "l"(from) : "memory")

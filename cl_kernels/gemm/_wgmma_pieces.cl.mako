@@ -6,7 +6,7 @@
 ##                    a row; outside of C, the last ones.  Lane l has those of columns l, l + 32, ...
 <%namespace name="warps" file="/gemm/_warp_exchange.cl.mako"/>
 ## Two adjacent results of a row, as two arguments.
-<%def name="two(sums, r, h, j)"><%
+<%def name="two_results(sums, r, h, j)"><%
 pairs = [(f"{sums}{r}_{4 * j + 2 * h + e}", f"row, first_col + lane % 4 * 2 + {8 * j + e}", e) for e in range(2)]
 if not problem.extras:
     return ", ".join(f"RESULT({acc}, {at})" for acc, at, _ in pairs)
@@ -42,9 +42,9 @@ return f"{problem.extras[i].elem.name}_load(e{i} + {at} * e{i}_{stride})"
 ## pair of lanes, which begin at the j-th eight columns.
 <%def name="piece(width, sums, r, h, j)"><%
 if width == "octets":
-    pairs = ", ".join(f"packed_pair({two(sums, r, h, j + i)})" for i in range(4))
+    pairs = ", ".join(f"packed_pair({two_results(sums, r, h, j + i)})" for i in range(4))
     return f"quad_transpose((uint4)({pairs}), lane)"
-return "as_uint4(pair_transpose((float4)(" + ", ".join(two(sums, r, h, j + i) for i in range(2)) + "), lane))"
+return "as_uint4(pair_transpose((float4)(" + ", ".join(two_results(sums, r, h, j + i) for i in range(2)) + "), lane))"
 %></%def>
 
 ## Declare x and y: 16 bytes of each of two rows, in lines of 32 floats or 64 halves (see _wgmma_output).

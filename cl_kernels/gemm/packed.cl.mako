@@ -19,7 +19,8 @@
 ## Unfinished sums are stored in `partial`, one TILE per (share, product, tile).
 ## row, col: where the launch's part of C begins.  over, under: in row r the columns from r - under to r + over are
 ## computed.
-## once_a, once_b: whether the operand is the same for every product, and packed once.
+## once_a, once_b: whether the operand is the same for every product, and packed once.  first: the first product of the
+## launch, whose product `item` it computes.
 <%namespace name="epilogue" file="/common/epilogue.cl.mako"/>
 <%namespace name="operands" file="/gemm/_operands.cl.mako"/>
 <%namespace name="packed" file="/gemm/_packed.cl.mako"/>
@@ -62,7 +63,7 @@ void ${kernel("tiles")}
     const long part = get_global_id(2) / blocks % together, split = share0 + part;
     const long item = get_global_id(2) / blocks / together;
     if (p >= panels_a) return;
-    const long below = row + p * ${MR} - col;  // the distance of the tiles' first element below the diagonal
+    const long below = row + p * ${MR} - col;  // how far the first tile's first element is below the diagonal
     const long left = depth - split * share;
     const int steps = left < share ? left : share, rows = LEAST((long)${MR}, m - p * ${MR});
     ${operands.locate(names, rank, "(first + item)")}
@@ -86,6 +87,7 @@ void ${kernel("tiles")}
 % if "b" in direct:
             if (!b_packed) pb = b + from + split * share * b_row;
 % endif
+            // B is prefetched 16 steps ahead, or, in place, by 256 bytes of each row.
             tile(pa + done * a_step, a_packed, a_row, a_step, pb + done * b_step, b_step,
                  b_packed ? ${16 * NR * compute.itemsize} : 256, LEAST(visit, steps - done),
                  done ? 1 : parts, partial + (((part * products + item) * panels_a + p) * panels_b + q) * TILE,

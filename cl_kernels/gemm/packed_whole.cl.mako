@@ -4,7 +4,7 @@
 ## once_b: whether B is the same for every product, and packed once.  Operands for which a_packed or b_packed is 0 are
 ## read in place.  Between the tiles of a product, `lines_a` and `lines_b` cache lines of the operands of the next
 ## product are prefetched.  Rows of C are stored over `across` panels of B, which stay in the L1 cache.
-## The triangle is part of the text, because products are so small that tests at run time would take measurable time.
+## The triangle is part of the text: in small products, tests at run time would be a measurable part of the time.
 <%namespace name="epilogue" file="/common/epilogue.cl.mako"/>
 <%namespace name="operands" file="/gemm/_operands.cl.mako"/>
 <%namespace name="packed" file="/gemm/_packed.cl.mako"/>

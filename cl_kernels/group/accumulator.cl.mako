@@ -2,7 +2,7 @@
 ##   T                     the struct
 ##   T_identity()          the neutral element
 ##   T_combine(a, b)       a folded with b
-##   T_gather(a, b)        a folded with b, computed faster; allowed for at most 1024 calls in succession
+##   T_gather(a, b)        a folded with b, computed faster; accurate for at most 1024 calls in succession
 <%def name="define(acc, width=1)">
 <% T = acc.type(width) %>
 typedef struct {

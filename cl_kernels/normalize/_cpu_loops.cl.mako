@@ -1,6 +1,6 @@
 ## The loops of a CPU's work-item over a row, or over neighbouring rows: whole vectors, then single elements.  See
-## cpu_rows for the parameters.  width: elements of a vector.  row_width: neighbouring rows of a vector, 1 if it is along
-## a row.  A row is in pieces of n adjacent elements; the part is its elements first <= i < end, in pieces o of it.
+## cpu_rows for the parameters.  width: elements of a vector.  row_width: neighbouring rows of a vector, 1 if it is
+## along a row.  A row is in pieces of n adjacent elements; the part is its elements first <= i < end, in its pieces o.
 <%namespace name="fold" file="/normalize/_fold.cl.mako"/>
 
 ## Fold the elements of the part of the row to `total`.  name: the type of the phase's accumulator.
@@ -23,7 +23,9 @@ ${over_row(phase, width, row_width, wide, name)}\
 % endif
 </%def>
 
-## Fold the elements of the part (to `vectors` and `single`), or map them if there is no phase.
+## Fold the elements of the part (to `vectors` and `single`), or map them if `phase` is None.  The loop over o goes
+## along the outer axes of the row, whose inner axis has n elements.  It has a loop for each of `runs`: U vectors at a
+## time, single vectors, and single elements.
 <%def name="over_row(phase, width, row_width, wide='', name='')">\
 <%
     step = 1 if row_width > 1 else width  # elements of a row in a vector

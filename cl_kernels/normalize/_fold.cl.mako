@@ -1,6 +1,5 @@
-## Loads, folds and maps of the vectors of a row.  A vector has the number `tag`: x0, x1 ... are vectors of input x.
-## See
-## _program.
+## Loads, folds and maps of the vectors of a row (see _program).  A vector has the number `tag`: x0, x1 ... are vectors
+## of input x.
 <%namespace name="program" file="/normalize/_program.cl.mako"/>
 
 ## Declare vector `tag` of each input, at element j of the row.

@@ -3,7 +3,9 @@
 ##   kept axes      the number of a row, flattened; the last axis runs fastest
 ##   row axes       outer ones and an inner one: element j of a row is element i of the inner axis
 ##
-## p: RowProgram.  elems: Element by operand.  real: type of the arithmetic.  V: elements of a vector.
+## p: portable_gpu.ops.normalize.row_program.RowProgram: phases, each of which folds a row to values that later ones and
+## the map use; then the map of each element.  elems: Element by operand.  real: type of the arithmetic.  V: elements of
+## a vector.
 ## spread: inputs that have one element for a whole vector.  kept, outer: numbers of axes.
 ## part: "whole", or "fold" and "map" if groups share a row.  across: whether a vector has one element of each of V
 ## neighbouring rows.

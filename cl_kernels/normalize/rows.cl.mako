@@ -9,11 +9,12 @@
 ## the row for the fold, U vectors at a time, and again for the map.  With part "fold", `parts` groups share each
 ## row, and each group stores the accumulators of its part; with "map", each group combines all parts of the row in
 ## order, and maps its part.  All lanes of a row have its values; the first lane stores results with one value for a
-## row. If the program has sums over rows, a group takes one row (or rows side by side) after the other, keeps the sums
+## row.  If the program has sums over rows, a group takes one row (or rows side by side) after the other, keeps the sums
 ## and the inputs `steady`, which are the same for all rows, in registers, and stores the sums at the end.
 ##
 ## G: work-items of a group.  L: of a row.  S: of a sub-group.  phases: those that this kernel computes.
-## Others: see _program.
+## own: the number of the work-item's row in the group.  number: that of all rows, and may be beyond the last.  slot:
+## the place of the sums over rows.  span: elements of a part.  Others: see _program.
 <%namespace name="program" file="/normalize/_program.cl.mako"/>
 <%namespace name="values" file="/normalize/_row_values.cl.mako"/>
 <%namespace name="share" file="/normalize/_share.cl.mako"/>

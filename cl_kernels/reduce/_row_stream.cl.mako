@@ -29,7 +29,7 @@ ${steps(r, total, v, u, min(v, width))}
             }
 </%def>
 
-## Fold the share of an unaligned row.
+## Fold the share of an unaligned row: i becomes the first element at an address that is a multiple of a vector.
 <%def name="peeled(r, total, width)">
 <% (e,), (n,), state = r.streamed, r.names[:1], r.lane.type(1) %>
                 long i = min(end, begin + (long)(-((size_t)(${n}_row + begin) / ${e.itemsize}) & ${V - 1}u));
@@ -56,8 +56,8 @@ ${steps(r, total, V, u, width, "last")}
     acc, lane = r.acc.type(w), r.lane.type(w)
     step, pieces = L * v * u, v // w
     halves = [w >> k for k in range(w.bit_length() - 1)]
-    moves = not set(r.names[: len(r.streamed)]) <= set(spread)  # otherwise all elements of a row are one
-    apart = u == 1 and L > 1  # each lane folds whole vectors up to its own end
+    moves = not set(r.names[: len(r.streamed)]) <= set(spread)  # else each input has one element for a whole row
+    apart = u == 1 and L > 1  # the lanes differ in their numbers of vectors
 %>
                 {
                     const long first = i + lane * ${v}L, steps =

@@ -17,13 +17,13 @@
             lines.append(f"const {vector(ctype, width)} {new} = __builtin_shufflevector({a}, {b}, {lanes});")
             return new
 
-        # Lanes of two vectors, those of the second one from `width` on.
+        # Lists of lanes for shuffles of two operands; the lanes of the second one count from `width` on.
         def trade(distance, high):
-            """The lanes of both operands at distance `distance` that are lower, or those that are upper."""
+            """The lower, or upper, halves of both operands' blocks of 2 `distance` lanes, in turn."""
             return [(width if k & distance else 0) + (k & ~distance) + (distance if high else 0) for k in range(width)]
 
         def deal(high):
-            """Alternating elements of both operands, from the lower or the upper half of each lane of `near`."""
+            """The elements of both operands in turn, from the lower or upper halves of blocks of `near` lanes."""
             half = near // 2 if high else 0
             return [k % 2 * width + k // near * near + half + k % near // 2 for k in range(width)]
 

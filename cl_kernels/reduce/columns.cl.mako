@@ -7,7 +7,8 @@
 ##
 ## A block is CX*V*C columns.  The last one is moved back to end at the edge, so columns may be folded
 ## twice, with the same result.  With several parts the last group of a block to finish folds them in
-## order.  A row lane is the work-items of one y_lane; those of row lane 0 hold the results.
+## order.  A row lane is the work-items of one y_lane; those of row lane 0 hold the results.  `tile` is the number of a
+## block among those of all results.
 ##
 ## r: Reduction (see _states).  CX, CY: work-items of a group along columns and rows (row lanes).  V, C: vector width,
 ## and vectors of a work-item.  U: rows of a step.  aligned, result_axes, outer, split: as in rows.

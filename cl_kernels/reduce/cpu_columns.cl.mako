@@ -7,6 +7,7 @@
 ##
 ## The last vector of the last block is moved back to end at the edge, so columns may be folded twice,
 ## with the same result.  With several parts the last group of a block to finish folds them in order.
+## `tile` is the number of a block among those of all results.
 ##
 ## r: Reduction (see _states).  V: vector width.  COLUMNS: columns of a block.  U: rows of a step, at most r.block.
 ## result_axes, outer: numbers of axes.

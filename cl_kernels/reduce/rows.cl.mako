@@ -1,7 +1,7 @@
 ## rows: fold each row of x (or of x and y) to one element of out, on a GPU (on a CPU: cpu_rows, cpu_short_rows).
 ##
 ##   row | part 0        | part 1 | ...      a row is divided into `parts`, with a work-group for each
-##       | LVU LVU ... | tail |              in a step L work-items fold U vectors of V elements
+##       | L V U | L V U | ... | tail |      in a step L work-items fold U vectors of V elements each
 ##
 ## The reduced axes are an inner one (n elements, loaded by V where it has unit stride) and the outer ones, flattened.
 ## If L < G, the group folds G / L rows at once.  If L == G, it folds a single row, or one part; the last group of a row
@@ -11,8 +11,9 @@
 ## If the reduction has a quick form, a work-item folds its share by the quick form first, and again by
 ## the whole reduction if the result is not trusted.  The kernels of columns do the same.
 ##
-## r: Reduction (see _states).  G: work-items of a group.  L: of a row.  S: of a sub-group.  V, U: vector width
-## and unrolling.  aligned: whole vectors are loaded.  unit: inner stride is 1.  split: rows have parts.
+## r: Reduction (see _states).  G: work-items of a group.  L: of a row.  S: of a sub-group.  V, U: vector width and
+## unrolling.  aligned: whether the addresses of vectors are multiples of their size.  unit: inner stride is 1.  split:
+## rows have parts.
 ## result_axes, outer: numbers of axes.  peel: rows may be unaligned (see _row_stream).
 <%namespace name="states" file="/reduce/_states.cl.mako"/>
 <%namespace name="loads" file="/reduce/_loads.cl.mako"/>

@@ -32,7 +32,8 @@ ${columns(across, step)}\
 % endif
 </%def>
 
-## The taps of the last ruled axis, or of the other axis along which the columns are.
+## Combine the taps of the last ruled axis, or, with `line`, of the columns of a plain axis.  In regular columns (pitch)
+## only the places q_<t> of the first output are loaded.
 <%def name="columns(across, step)">\
 % if line:
             for (int j = 0; j < n; j++) { ${leaf("b + j", "flat", f"u_{across}", across, step)} }
@@ -79,7 +80,7 @@ ${leaf(p_or_0, f"flat + {p} * flat{across}", weight, across, step, condition)}\
 </%def>
 
 ## A statement: combine one tap with acc[j], the output in column b + j.  at: its column in the source; flat: its flat
-## index.
+## index; condition: a C condition that it exists, followed by `&&`, or "".
 <%def name="leaf(at, flat, weight, across, step, condition='')">\
 <%
     at = f"max({at}, 0)" if (routed or kind == "picked") and condition else at

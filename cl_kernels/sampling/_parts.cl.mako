@@ -30,7 +30,7 @@ static inline ${type} __attribute__((overloadable)) squared(${type} x) { return 
 ## The result of an output whose taps have been combined.
 <%def name="result(acc)">${f"sqrt({acc})" if of_squares else acc}</%def>
 
-## The value of an output that reads nothing.
+## The value of an output that reads nothing.  lowest: the least value of the type.  fill: an argument.
 <%def name="nothing()">\
 % if kind == "copy":
 ${f"({e.value})(fill_re, fill_im)" if e.complex else "fill"}\
@@ -42,8 +42,7 @@ ${f"({e.value})({lowest})" if e.floating else lowest}\
 </%def>
 
 ## Combine the value `v` with the accumulator `acc`.  weight: the factor of v in a sum; flat: the index of v in the
-## plane, which becomes `found` where v is the largest value so far; squares: whether v may
-## have to be squared.
+## plane, which becomes `found` where v is the largest value so far; squares: whether v has not been squared yet.
 <%def name="take(acc, v, flat='', found='', weight='', squares=True)">\
 % if kind == "sum":
 ${acc} += ${f"{weight} * " if weight else ""}${f"squared({v})" if of_squares and squares else v};\

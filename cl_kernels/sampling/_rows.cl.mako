@@ -1,5 +1,5 @@
-## What the CPU kernel does with rows besides the loops over taps: it copies one row of the source, or finds the columns
-## that a row reads.  Parameters: see _loops.
+## Two more steps of the CPU kernel `runs`: the copy of one row of the source, and the search for the columns that a row
+## reads.  Parameters: see _loops.
 <%namespace name="parts" file="/sampling/_parts.cl.mako"/>
 
 ## Declare read_begin and read_end: columns begin to end - 1 read places of the source from read_begin to read_end - 1.

@@ -32,7 +32,7 @@ ${offsets(k, f"p{k}_{t}", f"{k}_{t}")}\
 </%def>
 
 ## Combine all taps of the axes k, k + 1, ...  at: the offset so far in each source; flat: the index so far; places: the
-## places that may be -1.
+## names of the places that may be -1.
 <%def name="nest(k, at, flat, places=())">\
 % for t in range(taps[k]):
 ${inner(k, f"{k}_{t}", f"w{k}_{t}", at, flat, (*places, f"place{k}_{t}"))}\

@@ -3,7 +3,7 @@
 <%namespace name="parts" file="/sampling/_parts.cl.mako"/>
 
 ## Declare the places p<k>_<w> and offsets NAME<k>_<w> of the elements w of the window along axis k, and the weights
-## w<k>_<output>_<tap> of the outputs of a block.
+## w<k>_<output>_<tap> of the outputs of a block.  padded<k>: the length of a row of the table of weights.
 <%def name="declare(k)">\
 <%
     rule, is_last = blocks[k], k == len(blocks) - 1
@@ -94,7 +94,7 @@ ${loaded(n, w, begin, width, last, two)}\
 % endif
 </%def>
 
-## The maximum of values, without regard to NaN.
+## An expression: the maximum of values, of which NaN are ignored.
 <%def name="largest(values)">\
 ${values[0] if len(values) == 1 else f"fmax({values[0]}, {capture(largest, values[1:])})"}\
 </%def>

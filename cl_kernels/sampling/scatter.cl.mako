@@ -12,7 +12,8 @@
 ## window of each source; most: the largest number of these.  The rows t of the table of the last axis are padded to
 ## multiples of 16, because 16 sources are tested at a time.
 ## sums: whether a plane is added in float32, in workspace, and stored when it is complete (16-bit floats).
-## out_flat: the distance in the result of neighbours of the plane.  B, other parameters: see runs and _parts.
+## plane: the places of a plane; width: those of its last axis.  out_flat: the distance in the result of neighbours of
+## the plane.  B, other parameters: see runs and _parts.
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="parts" file="/sampling/_parts.cl.mako"/>
 <%include file="/common/prelude.cl.mako"/>
@@ -95,7 +96,8 @@ ${nest(0)}\
     }
 }
 
-## For the places of the axes from k on, mark the indices that are in a window, or find their places on the last axis.
+## For the places of the axes from k on, mark the indices that are in a window, or find their places on the last axis;
+## `column` is that place, or -2, which is none and differs from the table's -1.
 <%def name="nest(k)">\
 <% base = "0" + "".join(f" + p{j} * flat{j}" for j in range(k)) %>\
 % if k < across:
