@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -138,11 +139,13 @@ def _elements() -> dict[np.dtype[Any], Element]:
 
 def dtype_of(name: str) -> np.dtype[Any]:
     """The NumPy dtype of an :attr:`Element.name` or of a NumPy name (``"f32"``, ``"float32"``)."""
-    elements = _elements()
-    for dtype, elem in elements.items():
+    for dtype, elem in _ELEMENTS.items():
         if name in (elem.name, str(dtype)):
             return dtype
-    names = ", ".join(str(known) for known in elements)
+    brain = bfloat16() if name in (BF16.name, "bfloat16") else None
+    if brain is not None:
+        return brain
+    names = ", ".join(str(known) for known in _elements())
     raise DTypeError(f"dtype {name!r} is not known; known are {names}")
 
 
@@ -162,11 +165,14 @@ def is_bfloat16(dtype: np.dtype[Any]) -> bool:
 def bfloat16() -> np.dtype[Any] | None:
     """Return bfloat16, or ``None`` without ml_dtypes (the extra ``bfloat16``).
 
-    The package is looked for in each call: it may be installed after this one was imported.
+    The package is looked for in each call: it may be installed after this one was imported.  It is
+    imported once, and only where bfloat16 is named: signal handlers that import hang on the locks
+    of Python's imports.
     """
-    try:
-        import ml_dtypes
-    except ImportError:
-        return None
-    dtype: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
-    return dtype
+    kind = getattr(sys.modules.get("ml_dtypes"), "bfloat16", None)
+    if kind is None:
+        try:
+            from ml_dtypes import bfloat16 as kind
+        except ImportError:
+            return None
+    return np.dtype(kind)

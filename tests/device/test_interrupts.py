@@ -204,10 +204,14 @@ def test_templates_compiled_in_the_midst_of_templates() -> None:
         return [spec.text for spec in CATALOGUE["sum"](target, float32)]
 
     want, seen, rng = texts(), [], np.random.default_rng(4)
+    source._templates._compiled.clear()
+    begin = time.perf_counter()
+    texts()
+    once = time.perf_counter() - begin
     with handler(lambda *_: seen.append(texts() == want)):
         for _ in range(6):
             source._templates._compiled.clear()
-            signal.setitimer(signal.ITIMER_REAL, rng.uniform(1e-4, 0.1))
+            signal.setitimer(signal.ITIMER_REAL, rng.uniform(0.01, 0.7) * once)
             assert texts() == want
             signal.setitimer(signal.ITIMER_REAL, 0)
     assert seen

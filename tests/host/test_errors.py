@@ -119,6 +119,14 @@ def test_bfloat16() -> None:
     assert (stored.storage, stored.value, stored.itemsize) == ("ushort", "float", 2)
 
 
+def test_names_of_other_dtypes_do_not_import_ml_dtypes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Threads and signal handlers that import a package hang on the locks of Python's imports."""
+    monkeypatch.setattr(dtypes, "bfloat16", lambda: pytest.fail("bfloat16 was looked for"))
+    found = [dtypes.dtype_of(name) for name in ("f32", "float64", "bool")]
+    assert [str(dtype) for dtype in found] == ["float32", "float64", "bool"]
+    assert element(np.float16).name == "f16"
+
+
 def test_ml_dtypes_may_be_imported_later() -> None:
     """It is not there when this package is imported, and is installed afterwards."""
     pytest.importorskip("ml_dtypes")
