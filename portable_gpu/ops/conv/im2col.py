@@ -159,7 +159,8 @@ def products(
             for step, is_joined in zip(steps, joined, strict=True)
         ]
         copied = (p.channels * in_place[0] + p.filters * in_place[1]) * places
-        if target.is_cpu and (chunk == 1 or p.w_elements < copied):
+        on_cpu = target.is_cpu and (chunk == 1 or p.w_elements < copied)
+        if on_cpu or of_image > max_bytes:
             of_image = sum(n for n, step in zip(of_copies, steps, strict=True) if step is None)
             return build.weights(*steps, 1, _bands(p, of_image, max_bytes, target))
     x_step, y_step = (
