@@ -7,13 +7,13 @@ when the process ends.  So entries are checked before PoCL reads them, and a dam
 PoCL then builds it again.
 
 The header of a binary names its entry.  The entry of a text is not known before it is built, and
-PoCL reads its files then.  So entries are checked before a process builds its first text: all of
-them once after each start of the machine, at 80 us an entry, and later those that have changed
-since the last check, or in the hour before it, because a file may still be written, and what the
-system has not yet put on the disk is lost with the power.  The others take 15 us.  A mark in PoCL's
-folder has the time of the last check and the start of the machine that it belongs to.  What escapes
-is a library that was overwritten in its place, while the machine ran, more than an hour after PoCL
-had made it, which PoCL itself never does.
+PoCL reads its files then.  So a process checks entries before it builds its first text.  After each
+start of the machine all are checked once, at 80 us an entry.  Later checks read the entries that
+changed after the last check or in the hour before it; the others take 15 us.  The hour is needed
+because a file may still be written, and because a loss of power takes what is not on the disk yet.
+A mark in PoCL's folder has the time of the last check, and of the machine's start.  One damage is
+not found: a library that is overwritten in place more than an hour after PoCL made it, while the
+machine runs.  PoCL itself never does that.
 """
 
 from __future__ import annotations

@@ -45,15 +45,16 @@ class Symbolic:
         perm: The permutation: column k of the permuted matrix, and of L, is row and column
             ``perm[k]`` of the matrix.
         iperm: The inverse permutation.
-        columns: The permutation of the columns by the postorder: column k of L is column
-            ``columns[k]`` of the given permutation ``order``, so ``perm == order[columns]``.  With
-            ``postorder=False`` it is 0 .. n-1, and ``perm`` is the given permutation.
+        columns: The permutation of the columns by the postorder.  If ``p`` is the permutation of
+            the ordering, which was given or computed, then ``perm == p[columns]``.  With
+            ``postorder=False`` it is 0 .. n-1, and ``perm == p``.
         parent: The elimination tree of the permuted matrix: the parent of each column, or -1.
         column_counts: The number of elements in each column of L, with the diagonal.
         front_columns: The column of L for each column of the fronts; fronts are in postorder, so
             the two differ with ``postorder=False``.
         fronts: The supernodes, their rows, and the indices for their assembly.
-        static_mask: Whether the columns of each supernode were contiguous in the ordering.
+        static_mask: For each supernode, whether its columns were already contiguous before the
+            postorder.
         level: The height of each supernode above the leaves; leaves have 0.
         fundamental: The number of supernodes before merging.
         times: Seconds of each phase.
@@ -190,13 +191,15 @@ def analyze(
             and the other is its mirror image; or it stores both.  Duplicate elements are summed.
             Stored zeros belong to the pattern, except the padding of ``bsr`` and ``dia``.  Rows
             may be empty.
-        ordering: The fill-reducing ordering: the name of a method, or a permutation of n integers,
-            the k-th of which is the row and column to eliminate k-th.
+        ordering: The fill-reducing ordering: ``"amd"``, ``"nd"``, ``"rcm"``, ``"mmd"``, ``"md"``,
+            ``"metis"`` (by the package pymetis) or ``"natural"``; ``"auto"``: the one of ``"amd"``,
+            ``"rcm"`` and, for n above 4000, ``"nd"`` with the fewest flop; or a permutation of n
+            integers, the k-th of which is the row and column to eliminate k-th.
         relax: The thresholds for merging a supernode with its parent, which makes fewer and larger
             fronts, but stores zeros: pairs (columns, share).  A merged supernode of up to
             ``columns`` columns may store ``share`` zeros.  ``()`` disables merging.  None:
-            ``((4, 1), (16, 0.8), (48, 0.1), (inf, 0.05))``, and chains of the tree are shortened
-            where it costs little.
+            ``((4, 1), (16, 0.8), (48, 0.1), (inf, 0.05))``; in addition, supernodes that follow
+            one another in the tree without branches are merged if this adds little work.
         triangle: ``lower`` or ``upper``: only this triangle is read; elements of the other one are
             ignored, NaN included.  None: both triangles are read.  They must be mirror images up to
             1024 units of rounding of ``sqrt(|a_ii a_jj|)``; the values of the lower one are used.
@@ -214,7 +217,7 @@ def analyze(
             complex128 or an integer (which is converted to float64); `engine` is not an engine.
         ArgumentError: `A` is not symmetric, beyond rounding, or its arrays are damaged; its
             diagonal is not real; an element is NaN or infinite; `triangle` is not stored;
-            `ordering`, `relax` or `triangle` is none of the above.
+            `ordering`, `relax` or `triangle` is another value.
         HostMemoryError: The host's memory is too small for the rows of `A`; nothing is allocated.
 
     Cost: The ordering takes most of the time.  The rest is linear in n, the elements of `A` and the

@@ -37,7 +37,8 @@ def fft(x: da.Array, n: int | None = None, axis: int = -1, norm: str | None = No
         ArgumentTypeError, DTypeError: ``x`` is not a Dask array, or has a dtype that is not
             transformed.
 
-    Cost: one task for each chunk, which is copied to a GPU and back: about as long as these copies.
+    Cost: one task for each chunk.  On a GPU a task takes about as long as the copies of its chunk
+        to the device and back.
     Accuracy, Order: as :func:`portable_gpu.fft.fft`; the bits are those of a call on one chunk.
     """
     return _lines("fft", "c2c", x, n, axis, norm)

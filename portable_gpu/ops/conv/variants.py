@@ -169,7 +169,8 @@ def variants(
         """Return the products of copied windows."""
         return [with_arrays(v, p, target) for v in im2col.variants(p, target, table, limit)]
 
-    if target.is_cpu:  # a pass has vectors, and the kernels would apply stages to single elements
+    if target.is_cpu:
+        # An elementwise pass applies an epilogue to vectors; the kernels would to single elements.
         listed = [
             *and_pass(lambda p: [_direct(p, target)]),
             *and_pass(lambda p: im2col.variants(p, target, table, limit)),

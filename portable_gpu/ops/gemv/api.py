@@ -66,9 +66,9 @@ def gemv(
         UnsupportedError: The call needs double precision, which the device lacks.
         DeviceMemoryError: The device lacks memory.
 
-    Cost: ``2*m*n`` flop (``8*m*n`` if complex); ``(m*n + m + n) * itemsize`` bytes.  If work-groups
-        share the summed axis, there is workspace for at most 4 sums of each compute unit and block
-        of outputs.
+    Cost: ``2*m*n`` flop (``8*m*n`` if complex); ``(m*n + m + n) * itemsize`` bytes.  If several
+        work-groups share the summed axis, each has the sums of a block of outputs in workspace;
+        there are about 4 such groups for each compute unit.
     Accuracy: sums are computed in the common dtype, and of 16-bit floats in float32, rounded once:
         ``|error| <= gamma(n) * |alpha| * |A| @ |x|`` for any order; NaN and infinities as IEEE 754.
     Order: fixed for one target, policy, shape and alignment; no floating-point atomics.
