@@ -13,7 +13,7 @@
 ## adds those of all `parts` in order, and maps its places.
 ## Workspace of a group, in arrays of `channels`: the sums of F fields, their totals, and `numbers`, values for each
 ## channel.  direct: operands with such values that are read where they are stored, because there they are adjacent.
-## near: operands with a value for each element.  summed: sums of a channel that are results.  Others: see _program.
+## near: operands with a value for each element.  summed: sums of channels that are results.  Others: see _program.
 <%namespace name="program" file="/normalize/_program.cl.mako"/>
 <%namespace name="rows" file="/normalize/_channel_rows.cl.mako"/>
 <%namespace name="values" file="/normalize/_channel_values.cl.mako"/>
@@ -77,7 +77,6 @@ ${rows.finished(phase, f"acc{number}_t", phase is phases[-1])}\
 </%call>\
 % endif
 }
-
 ## Fold the places to the sums of each channel.
 <%def name="folded(phase, acc)">\
 % for field, identity in phase.fields:
@@ -85,7 +84,8 @@ ${rows.finished(phase, f"acc{number}_t", phase is phases[-1])}\
 % endfor
 <%call expr="over_places([phase.step([{n: '{' + n + '}' for n in p.inputs}])])" args="width, tags">\
             ${values.accumulator("s", phase, acc, width, "sums")}
-            ${program.module.typed(phase.step([{n: f"{n}{tag}" for n in near} for tag in tags]), real, width, width)}
+<% step = phase.step([{n: f"{n}{tag}" if n in near else n for n in p.inputs} for tag in tags]) %>\
+            ${program.module.typed(step, real, width, width)}
             ${values.stored("s", phase, width, "sums")}
 </%call>\
 </%def>

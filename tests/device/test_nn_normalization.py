@@ -279,6 +279,32 @@ def test_channels_side_by_side(
         check_gradients(want, dy, got, (1,))
 
 
+@pytest.mark.parametrize("axes", [(0, 2, 3), (0, 1, 2, 3), (2, 3)])
+def test_gradients_that_repeat_elements(engine: Engine, axes: tuple[int, ...]) -> None:
+    """The gradient of a mean has one value for each channel, image, or for all."""
+    x = RNG.standard_normal((4, 32, 32, 32)).astype(np.float32).transpose(0, 3, 1, 2)
+    one = RNG.standard_normal([1 if k in axes else n for k, n in enumerate(x.shape)])
+    dy = np.broadcast_to(one.astype(np.float32), x.shape)
+    weight = RNG.standard_normal(32).astype(np.float32)
+    wide = x.astype(np.float64)
+    mean, variance = wide.mean((0, 2, 3), keepdims=True), wide.var((0, 2, 3), keepdims=True)
+    rstd = 1 / np.sqrt(variance + 1e-5)
+    statistics = [each.reshape(32).astype(np.float32) for each in (mean, rstd)]
+    dx, dw, db = pg.nn.batch_norm_backward(
+        dy, x, weight, None, None, *statistics, True, 1e-5, weight, engine=engine
+    )
+    normal = (wide - mean) * rstd
+    terms, count = [dy * each for each in (normal, np.ones(x.shape))], x.size // 32
+    sums = [each.sum((0, 2, 3)) for each in terms]
+    bounds = [count * np.abs(each).sum((0, 2, 3)) for each in terms]  # n eps sum(|terms|)
+    for got, want, bound in zip((dw, db), sums, bounds, strict=True):
+        close(got, want, bound)
+    slopes = [each.reshape(1, 32, 1, 1) / count for each in (*sums, *bounds)]
+    scale = weight.reshape(1, 32, 1, 1) * rstd
+    size = 4 * (np.abs(dy) + slopes[3] + np.abs(normal) * slopes[2])
+    close(dx, scale * (dy - slopes[1] - normal * slopes[0]), np.abs(scale) * size)
+
+
 def test_large_means_and_long_rows(engine: Engine) -> None:
     """A variance of 1 about a mean of 10,000; few long rows; the same bits; the device's arrays."""
     x = (RNG.standard_normal((2, 3, 70_001)) + 1e4).astype(np.float32)
