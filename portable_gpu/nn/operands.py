@@ -10,7 +10,7 @@ import pyopencl as cl
 
 from portable_gpu.arguments import real_number
 from portable_gpu.errors import ShapeError
-from portable_gpu.ops.floats import floating, statistics_dtype
+from portable_gpu.ops.floats import floating
 from portable_gpu.ops.ordered import elementwise_like
 from portable_gpu.runtime.engine import Engine
 
@@ -42,9 +42,7 @@ def computed(
     """Compute an expression of the input ``x``."""
     x = floating(input, "input")
     place = {"engine": engine, "queue": queue, "wait_for": wait_for}
-    return elementwise_like(
-        expression, {"x": x}, _numbers(options, x.dtype), out, dtype=x.dtype, **place
-    )
+    return elementwise_like(expression, {"x": x}, _numbers(options, x.dtype, place), out, **place)
 
 
 def gradient(
@@ -62,12 +60,19 @@ def gradient(
     x, g = floating(operand, name), floating(grad_output, "grad_output")
     same_shape(**{name: x, "grad_output": g})
     place = {"engine": engine, "queue": queue, "wait_for": wait_for}
-    return elementwise_like(
-        expression, {"x": x, "g": g}, _numbers(options, x.dtype), out, dtype=x.dtype, **place
-    )
+    numbers = _numbers(options, x.dtype, place)
+    return elementwise_like(expression, {"x": x, "g": g}, numbers, out, **place)
 
 
-def _numbers(options: dict[str, Any], dtype: np.dtype[Any]) -> dict[str, Any]:
-    """Return the numbers of an expression; with 16-bit floats they are float32, not rounded."""
-    wide = statistics_dtype(dtype).type
-    return {name: wide(real_number(value, name)) for name, value in options.items()}
+def _numbers(
+    options: dict[str, Any], dtype: np.dtype[Any], place: dict[str, Any]
+) -> dict[str, Any]:
+    """Return the numbers of an expression.
+
+    With 16-bit floats they are float32, not rounded, and ``place`` gets the dtype of the result.
+    """
+    numbers = {name: real_number(value, name) for name, value in options.items()}
+    if not numbers or dtype.itemsize > 2:
+        return numbers
+    place["dtype"] = dtype
+    return {name: np.float32(number) for name, number in numbers.items()}

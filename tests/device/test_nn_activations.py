@@ -135,6 +135,14 @@ def test_gradients_from_results(engine: Engine) -> None:
     assert np.array_equal(by_result, pg.nn.leaky_relu_backward(g, x, engine=engine))
 
 
+def test_numbers_are_not_rounded_to_16_bits(engine: Engine) -> None:
+    """A slope of 0.01 differs from that of float16 by 2e-4, most of an ulp of a result."""
+    x = -np.linspace(0.1, 9, 500).astype(np.float16)
+    got = pg.nn.leaky_relu(x, 0.01, engine=engine)
+    assert got.dtype == np.float16
+    np.testing.assert_array_equal(got, (x.astype(np.float32) * np.float32(0.01)).astype(np.float16))
+
+
 def test_empty_and_threshold(engine: Engine) -> None:
     assert pg.nn.relu(np.zeros((0, 3), np.float32), engine=engine).shape == (0, 3)
     x = np.float32([-1, 0.5, 2])
