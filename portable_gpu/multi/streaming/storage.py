@@ -41,7 +41,7 @@ from portable_gpu.multi.streaming.memmaps import (
 )
 from portable_gpu.runtime.array import DEVICE_KINDS
 from portable_gpu.runtime.views import bounds
-from portable_gpu.side_by_side import Task, work_off
+from portable_gpu.side_by_side import NoThreadError, Task, work_off
 
 Values = np.ndarray[Any, np.dtype[Any]]
 #: A tile of an array: a slice along each axis.
@@ -273,7 +273,7 @@ def _to_its_end(write: Callable[[], Any]) -> None:
     ended: list[None] = []
 
     def task() -> Sequence[Task]:
-        if _taken(permit):
+        if _takes(permit):
             try:
                 write()
             finally:
@@ -282,14 +282,17 @@ def _to_its_end(write: Callable[[], Any]) -> None:
 
     try:
         work_off([task], 1)
+    except NoThreadError:
+        if _takes(permit):
+            write()
     except BaseException:
-        if not _taken(permit):
+        if not _takes(permit):
             while not ended:
                 time.sleep(1e-3)
         raise
 
 
-def _taken(permit: deque[None]) -> bool:
+def _takes(permit: deque[None]) -> bool:
     """Take a permit, if it is there."""
     try:
         permit.pop()
