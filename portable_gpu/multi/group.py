@@ -314,7 +314,7 @@ class DeviceGroup(EngineGroup, Closing):
             current_call.reset(before)
 
     def bounds(
-        self, extent: int, nbytes: int, blocks: int | None = None, least: int = 1
+        self, extent: int, nbytes: int, blocks: int | None = None, min_extent: int = 1
     ) -> tuple[int, ...]:
         """Return the first index of each block of an axis, and the extent.
 
@@ -322,11 +322,11 @@ class DeviceGroup(EngineGroup, Closing):
             extent: The extent of the axis.
             nbytes: The bytes of the array.
             blocks: The number of blocks; default: see :meth:`asarray`.
-            least: The least extent of a block of which there are several.
+            min_extent: The least extent of a block of which there are several.
         """
         if blocks is not None and not 1 <= whole(blocks, "blocks") <= max(extent, 1):
             raise ArgumentError(f"blocks is {blocks}; expected 1 to {max(extent, 1)}")
-        return block_bounds(extent, nbytes, self.largest_block, blocks, least)
+        return block_bounds(extent, nbytes, self.largest_block, blocks, min_extent)
 
     def owners(self, blocks: int) -> list[Member]:
         """Return the device of each of a number of blocks, by the shares."""

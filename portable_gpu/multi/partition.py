@@ -25,7 +25,7 @@ _DIVISORS = (24, 12, 8, 6, 4, 3, 2, 1)
 
 
 def block_bounds(
-    extent: int, nbytes: int, largest: int, blocks: int | None = None, least: int = 1
+    extent: int, nbytes: int, largest: int, blocks: int | None = None, min_extent: int = 1
 ) -> tuple[int, ...]:
     """Return the first index of each block, and the extent.
 
@@ -34,11 +34,11 @@ def block_bounds(
         nbytes: The bytes of the array.
         largest: The maximum bytes of a block, unless a single index of the axis has more.
         blocks: The number of blocks; default: see the module.
-        least: The least extent of a block of which there are several, unless the bytes of a block
-            are too many; without ``blocks``.
+        min_extent: The least extent of a block of which there are several, unless the bytes of a
+            block are too many; without ``blocks``.
     """
     if blocks is None:
-        limit = max(1, min(extent // least, nbytes // LEAST_BLOCK))
+        limit = max(1, min(extent // min_extent, nbytes // LEAST_BLOCK))
         blocks = next(count for count in _DIVISORS if count <= limit)
         if nbytes > blocks * largest:
             blocks = min(max(extent, 1), BLOCKS * -(-nbytes // (BLOCKS * largest)))

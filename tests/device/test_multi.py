@@ -100,9 +100,10 @@ def test_partition_follows_from_the_array_and_the_memory() -> None:
         if extent >= 1000 and nbytes > 1 << 32:
             assert sizes.max() * nbytes / extent <= largest * 2
     assert block_bounds(100, 1 << 30, 1 << 40, 7)[3] == 3 * 100 // 7
-    assert block_bounds(2048, 1 << 24, 1 << 30, least=256) == tuple(range(0, 2049, 256))
-    assert block_bounds(200, 1 << 24, 1 << 30, least=256) == (0, 200)
-    assert len(block_bounds(200, 1 << 24, 1 << 21, least=256)) == 25  # a block has 2 MiB at most
+    assert block_bounds(2048, 1 << 24, 1 << 30, min_extent=256) == tuple(range(0, 2049, 256))
+    assert block_bounds(200, 1 << 24, 1 << 30, min_extent=256) == (0, 200)
+    small = block_bounds(200, 1 << 24, 1 << 21, min_extent=256)  # a block has 2 MiB at most
+    assert len(small) == 25
 
 
 def test_blocks_of_products_on_cpus_have_many_rows(
@@ -926,7 +927,7 @@ def test_results_that_cannot_be_stored_are_computed_anew(
 
 
 def test_all_queues_are_drained() -> None:
-    """Those of other devices, and those of a device of which one queue failed."""
+    """A queue that fails leaves out neither other queues of its device nor other devices."""
     finished: list[tuple[int, int]] = []
 
     def queue(device: int, number: int) -> Any:

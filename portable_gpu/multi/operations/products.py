@@ -304,8 +304,8 @@ def _cut(
     sizes = [x.nbytes for x, letters in arrays[1:] if letter in letters]
     on_cpus = all(engine.target.is_cpu for engine in group.engines)
     packs = on_cpus and letter in "mn" and {*"mn"} <= {*arrays[0][1]}
-    least = LEAST_ROWS_ON_CPUS if packs else 1
-    bounds = group.bounds(extents[letter], max(sizes), least=least)
+    min_extent = LEAST_ROWS_ON_CPUS if packs else 1
+    bounds = group.bounds(extents[letter], max(sizes), min_extent=min_extent)
     return Cut(0, bounds, group.owners(len(bounds) - 1))
 
 

@@ -58,32 +58,32 @@ def whole_image(p: ConvProblem) -> Band:
 
 
 def least_rows(p: ConvProblem) -> int:
-    """Return the rows of y of a band that are many beside those that it shares with the next."""
+    """Return the rows of y of a band compared with which the rows that it shares are few."""
     axis = rows_axis(p)
     span = (p.w_size[axis] - 1) * p.dilation[axis] if p.direction == "input" else 0
     return _ROWS_OF_SHARED * -(-span // p.stride[axis])
 
 
-def bands(p: ConvProblem, most: int) -> list[Band]:
+def bands(p: ConvProblem, max_rows: int) -> list[Band]:
     """Return the bands of an image, of almost equal extents.
 
     Args:
         p: The convolution.
-        most: The most places of y along the axis that is cut.  Bands of the gradient of x read at
-            least those that one place of x needs.
+        max_rows: The most places of y along the axis that is cut.  Bands of the gradient of x read
+            at least those that one place of x needs.
     """
     axis = rows_axis(p)
     stride, before = p.stride[axis], p.before[axis]
-    if p.y_size[axis] <= most:
+    if p.y_size[axis] <= max_rows:
         return [whole_image(p)]
     if p.direction != "input":
         return [
             _band(p, axis, p.x_size[axis], last - first, before - first * stride, 0, first)
-            for first, last in _ranges(p.y_size[axis], most)
+            for first, last in _ranges(p.y_size[axis], max_rows)
         ]
     span = (p.w_size[axis] - 1) * p.dilation[axis]
     result = []
-    for first, last in _ranges(p.x_size[axis], most * stride - span):
+    for first, last in _ranges(p.x_size[axis], max_rows * stride - span):
         # Tap r of place i of y reads x at i * stride + r * dilation - before.
         low = min(max(0, -((span - before - first) // stride)), p.y_size[axis] - 1)
         high = min(max(low + 1, (last - 1 + before) // stride + 1), p.y_size[axis])
@@ -92,9 +92,12 @@ def bands(p: ConvProblem, most: int) -> list[Band]:
     return result
 
 
-def _ranges(extent: int, most: int) -> list[tuple[int, int]]:
-    """Return ranges of at most ``most`` places, if so many suffice, of almost equal lengths."""
-    count = min(-(-extent // max(1, most)), _MOST_BANDS)
+def _ranges(extent: int, max_length: int) -> list[tuple[int, int]]:
+    """Return ranges of almost equal lengths, at most :data:`_MOST_BANDS`.
+
+    A range has at most ``max_length`` places, unless that would take more ranges.
+    """
+    count = min(-(-extent // max(1, max_length)), _MOST_BANDS)
     edges = [extent * k // count for k in range(count + 1)]
     return list(pairwise(edges))
 

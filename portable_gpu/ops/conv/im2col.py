@@ -180,8 +180,8 @@ def _bands(p: ConvProblem, of_image: int, max_bytes: int, target: Target) -> lis
 
     Bands that a cache keeps are larger if too many of their rows would be computed twice.
     """
-    rows, most = p.y_size[rows_axis(p)], _COPY_BYTES[target.is_cpu]
-    near = max(most * rows // max(1, of_image), least_rows(p))
+    rows, cached = p.y_size[rows_axis(p)], _COPY_BYTES[target.is_cpu]
+    near = max(cached * rows // max(1, of_image), least_rows(p))
     allowed = max_bytes * rows // max(1, of_image)
     return bands(p, max(1, min(near, allowed)))
 
@@ -373,8 +373,8 @@ class _StepsBuilder:
         w = self._weights_at(1)
         # Sums of 16-bit floats are rounded once, when all windows of an element have been added.
         stored = computed(p.elem) if backward else p.elem
-        most = max(prod(band.problem.y_size) for band in bands)
-        nbytes = chunk * p.channels * p.taps * most * stored.itemsize
+        max_places = max(prod(band.problem.y_size) for band in bands)
+        nbytes = chunk * p.channels * p.taps * max_places * stored.itemsize
         space = Temporary("windows", nbytes, stored.itemsize)
         whole = chunk >= p.batch and not is_cut
         steps: list[_Step] = []
@@ -433,9 +433,9 @@ class _StepsBuilder:
         steps: list[_Step] = []
         w = self._weights_at(2)
         itemsize, adds = p.elem.itemsize, False
-        most = chunk * max(prod(band.problem.y_size) for band in bands)
-        space = Temporary("windows", p.channels * p.taps * most * itemsize, itemsize)
-        other = Temporary("gradient", p.filters * most * itemsize, itemsize)
+        max_places = chunk * max(prod(band.problem.y_size) for band in bands)
+        space = Temporary("windows", p.channels * p.taps * max_places * itemsize, itemsize)
+        other = Temporary("gradient", p.filters * max_places * itemsize, itemsize)
         nbytes = (space.nbytes if x_step is None else 0) + (other.nbytes if y_step is None else 0)
         whole = chunk >= p.batch and len(bands) == 1
         for first, count in chunks(p.batch, chunk):

@@ -124,8 +124,8 @@ class CpuChannelsKernel:
         ]
         marked = {name: name for name in p.inputs}
         texts = [phase.step([marked]) for phase in phases] + [text for _, text in p.outputs]
-        found = [name for phase in phases for name in phase.values]
-        later = [n for n in found if any(re.search(rf"(?<![.\w]){n}\b", text) for text in texts)]
+        totals = [name for phase in phases for name in phase.values]
+        later = [n for n in totals if any(re.search(rf"(?<![.\w]){n}\b", text) for text in texts)]
         return [*inputs, *later]
 
     def _step(self, name: str) -> int:
@@ -249,8 +249,8 @@ def cpu_channels_kernel(
         if nbytes < _LEAST_BYTES:
             return None
         groups = policy.groups_per_unit * units
-        most = min(-(-groups // samples.size), isqrt(place.size // _PLACES_PER_PART))
-        parts = max(1, min(most, nbytes // policy.grain))
+        max_parts = min(-(-groups // samples.size), isqrt(place.size // _PLACES_PER_PART))
+        parts = max(1, min(max_parts, nbytes // policy.grain))
         span = -(-place.size // parts)
         parts = -(-place.size // span)
     keeps = p.stream is None or (parts == 1 and nbytes <= policy.cached_bytes)

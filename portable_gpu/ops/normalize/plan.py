@@ -93,15 +93,15 @@ def variants(problem: RowProblem, target: Target, table: TuningTable) -> list[Va
     if channels is not None and problem.program.sums:
         return [_of_channels(channels, target)]
     kernel = kernel_of(problem, target, table)
-    found = [_variant(kernel, target)]
+    by_rows = [_variant(kernel, target)]
     if channels is not None:
         whole = [_variant(without_parts(kernel), target)] if kernel.parts > 1 else []
         return by_rule(
-            "channels side by side", [_of_channels(channels, target)], [*found, *whole], costs
+            "channels side by side", [_of_channels(channels, target)], [*by_rows, *whole], costs
         )
     if kernel.parts == 1:
-        return found
-    return by_rule("few long rows", found, [_variant(without_parts(kernel), target)], costs)
+        return by_rows
+    return by_rule("few long rows", by_rows, [_variant(without_parts(kernel), target)], costs)
 
 
 def _of_channels(kernel: CpuChannelsKernel, target: Target) -> Variant:

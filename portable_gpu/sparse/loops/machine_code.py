@@ -84,7 +84,7 @@ class _Code:
         results = ctypes.create_string_buffer(self._results.size)
         # Before the call: after it, a signal handler may raise between any two instructions.
         memory = [_Memory(results, place) for place in self._memories]
-        _own(memory)
+        _free_with(memory)
         self._run(self._arguments.pack(*words), results)
         failed, *parts = self._results.unpack(results)
         if failed:
@@ -120,8 +120,8 @@ class _Memory:
         )
 
 
-def _own(memory: Sequence[_Memory]) -> None:
-    """Keep the references that free memory for as long as it exists."""
+def _free_with(memory: Sequence[_Memory]) -> None:
+    """Let memory be freed with its owners: keep their references, and drop those of past ones."""
     for number, reference in list(_owned.items()):
         if reference() is None:
             _owned.pop(number, None)
