@@ -11,6 +11,7 @@ from portable_gpu.arguments import finite
 from portable_gpu.errors import ArgumentError
 from portable_gpu.ops.elementwise import elementwise
 from portable_gpu.ops.factors import plain_number
+from portable_gpu.ops.floats import statistics_dtype
 from portable_gpu.ops.sampling.call import check_result, floating, spatial
 from portable_gpu.ops.sampling.pooling_calls import (
     WINDOW_NORMS,
@@ -76,12 +77,14 @@ class LpPooling:
         options = self._axes, window
         if p == 2:
             return WINDOW_NORMS.call((x,), options, out, engine, queue, wait_for)
-        place: dict[str, Any] = {"engine": engine, "queue": queue}
+        place: dict[str, Any] = {"engine": engine, "queue": queue, "dtype": x.dtype}
+        number = statistics_dtype(x.dtype).type  # an exponent is not rounded to 16 bits
         if p in _PRODUCTS:
             power, root = _product("abs(x)", int(p)), _root(int(p))
             exponents: list[dict[str, Any]] = [{}, {}]
         else:
-            power, root, exponents = "pow(abs(x), p)", "pow(x, q)", [{"p": p}, {"q": 1 / p}]
+            power, root = "pow(abs(x), p)", "pow(x, q)"
+            exponents = [{"p": number(p)}, {"q": number(1 / p)}]
         powers = elementwise(power, x=x, wait_for=wait_for, **exponents[0], **place)
         sums = WINDOW_SUMS.call((powers,), options, None, engine, queue, None)
         return elementwise(root, x=sums, out=out, **exponents[1], **place)
@@ -126,7 +129,8 @@ class LpPooling:
         check_result(y, "output", rules, x.shape)
         place: dict[str, Any] = {"engine": engine, "queue": queue, "wait_for": wait_for}
         by_norm, by_input = "g * pow(y, q)", "s * copysign(pow(fabs(x), r), x)"
-        exponents: list[dict[str, Any]] = [{"q": 1 - p}, {"r": p - 1}]
+        place["dtype"], number = x.dtype, statistics_dtype(x.dtype).type
+        exponents: list[dict[str, Any]] = [{"q": number(1 - p)}, {"r": number(p - 1)}]
         if p in _PRODUCTS:
             by_norm = f"g / ({_product('y', int(p) - 1)})"
             by_input = f"s * copysign({_product('abs(x)', int(p) - 1)}, x)"
