@@ -1,6 +1,7 @@
 """The partition of an axis into blocks, and the assignment of whole blocks to devices.
 
-The blocks follow from the array and the memory of a device alone::
+The blocks follow from the array and the memory of a device alone, but those of products on CPUs
+have a least extent::
 
     axis   | block 0 | block 1 | block 2 | ... | block 23 |
     device |     0        0    |    1     ...       2     |
