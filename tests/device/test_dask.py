@@ -103,6 +103,8 @@ def test_results(client: Client) -> None:
     x, y, z = cut(a), cut(b, (3, 2)), cut(stack)
     tall = np.random.default_rng(3).standard_normal((40, 4))
     t = cut(tall, (11, 4))
+    odd = tall.copy()
+    odd[29, 0] = np.inf
     with_nan = stack.copy()
     with_nan[1, 8, 2] = with_nan[2, 0, 0] = np.nan
     points = numbers(20, 4, seed=5)
@@ -131,6 +133,8 @@ def test_results(client: Client) -> None:
     q, r = pd.qr(t)
     close = [
         (pd.var(cut(stack + 2.0**40), ddof=1), stack.var(ddof=1)),
+        (pd.mean(cut(odd), 0), [np.inf, *tall[:, 1:].mean(0)]),
+        (pd.var(cut(odd), 0), [np.nan, *tall[:, 1:].var(0)]),
         (pd.nrm2(z), np.linalg.norm(stack)),
         (r, np.linalg.qr(tall)[1] * np.sign(np.diag(np.linalg.qr(tall)[1]))[:, None]),
         (pd.matmul(q, r), tall),

@@ -366,6 +366,15 @@ def test_variances(groups: dict[str, DeviceGroup], ddof: int) -> None:
         assert np.allclose(result, expected, rtol=32 * unit, atol=0), (dtype, axis, cut)
     array = groups["two"].asarray(x, blocks=4)
     assert np.allclose(float(pg.std(array, engine=groups["two"])), x.std(), rtol=1e-14)
+    odd = x.copy()
+    odd[40, 0], odd[:2, 1], odd[7, 2] = np.inf, (np.inf, -np.inf), np.nan
+    array = groups["two"].asarray(odd, blocks=4)
+    for name in ("mean", "var"):
+        with np.errstate(invalid="ignore"):
+            want = getattr(np, name)(odd, axis=0)
+        np.testing.assert_allclose(
+            getattr(pg, name)(array, axis=0, engine=groups["two"]).asnumpy(), want, rtol=1e-13
+        )
     for numbers in (array.asnumpy() + 0j, groups["two"].asarray(x + 0j, blocks=4)):
         with pytest.raises(UnsupportedError, match="var of complex numbers"):
             pg.var(numbers, engine=groups["two"])

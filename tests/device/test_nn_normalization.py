@@ -305,6 +305,41 @@ def test_gradients_that_repeat_elements(engine: Engine, axes: tuple[int, ...]) -
     close(dx, scale * (dy - slopes[1] - normal * slopes[0]), np.abs(scale) * size)
 
 
+@pytest.mark.path
+@pytest.mark.parametrize(
+    ("shape", "channels_last"),
+    [
+        ((5, 32, 400), True),
+        ((1, 32, 9000), True),
+        ((2, 2, 70_001), False),
+        ((1, 1, 200_000), False),  # groups share a row
+    ],
+)
+@pytest.mark.parametrize("place", [0, 700])
+def test_means_of_infinities(
+    engine: Engine, shape: tuple[int, ...], channels_last: bool, place: int
+) -> None:
+    """Means are those of a sum, also where parts of a row, or of a channel, are merged."""
+    for special in ([np.inf], [-np.inf, -np.inf], [np.inf, -np.inf], [np.inf, np.nan]):
+        x = RNG.standard_normal(shape).astype(np.float32)
+        for k, value in enumerate(special):
+            x[-k % shape[0], 0, (place + 311 * k) % shape[2]] = value
+        if channels_last:
+            x = np.ascontiguousarray(x.transpose(0, 2, 1)).transpose(0, 2, 1)
+        with np.errstate(invalid="ignore"):
+            of_batch, of_images = (x.astype(np.float64).mean(axes) for axes in ((0, 2), 2))
+        running = np.zeros(shape[1], np.float32), np.ones(shape[1], np.float32)
+        _, mean, rstd = pg.nn.native_batch_norm(
+            x, None, None, *running, True, 1.0, EPS, engine=engine
+        )
+        for got in (mean, running[0]):
+            np.testing.assert_allclose(got, of_batch, rtol=0, atol=1e-5)
+        np.testing.assert_array_equal(np.isnan(rstd), ~np.isfinite(of_batch))
+        if channels_last:
+            mean = pg.nn.native_group_norm(x, shape[1], engine=engine)[1]
+            np.testing.assert_allclose(mean, of_images, rtol=0, atol=1e-5)
+
+
 def test_large_means_and_long_rows(engine: Engine) -> None:
     """A variance of 1 about a mean of 10,000; few long rows; the same bits; the device's arrays."""
     x = (RNG.standard_normal((2, 3, 70_001)) + 1e4).astype(np.float32)

@@ -352,6 +352,9 @@ def test_infinite_elements_beside_nan(place: pg.Engine) -> None:
             np.testing.assert_allclose(
                 streaming.nrm2(x, **options), np.sqrt(np.square(x).sum(0)), rtol=1e-6
             )
+            np.testing.assert_allclose(
+                streaming.mean(x, **options), x.mean(0), rtol=1e-5, atol=1e-6
+            )
             np.testing.assert_allclose(streaming.var(x, **options), x.var(0), rtol=1e-5)
             np.testing.assert_array_equal(streaming.max(x, **options), x.max(0))
 

@@ -69,20 +69,27 @@ _CENTRE = "({x} - mean)"
 
 
 def _moments() -> Phase:
-    """The mean and the sum of squared distances from it, merged as by Chan et al. (1983)."""
+    """The mean and the sum of squared distances from it, merged as by Chan et al. (1983).
+
+    An infinite mean stays infinite: where the difference of two means is not finite, the result is
+    their sum, as in a sum of all elements.
+    """
+
+    def merged(a: str, b: str) -> str:
+        return f"{a} += apart - apart == (TYPE)(0) ? apart * part : {b};"
 
     def step(values: Sequence[Values]) -> str:
         k, total = len(values), " + ".join(v["x"] for v in values)
         squares = " + ".join(f"({v['x']} - centre) * ({v['x']} - centre)" for v in values)
         return (
             f"{{ const TYPE centre = ({total}) / {k}, apart = centre - s.mu; s.c += {k}; "
-            f"const TYPE part = {k} / s.c; s.mu += apart * part; "
+            f"const TYPE part = {k} / s.c; {merged('s.mu', 'centre')} "
             f"s.q += {squares} + apart * apart * ({k} - {k} * part); }}"
         )
 
     combine = (
         "{ const TYPE c = a.c + b.c, part = b.c / fmax(c, (TYPE)(1)), apart = b.mu - a.mu; "
-        "a.mu += apart * part; a.q += b.q + apart * apart * (a.c * part); a.c = c; }"
+        f"{merged('a.mu', 'b.mu')} a.q += b.q + apart * apart * (a.c * part); a.c = c; }}"
     )
     finish = f"const ROW mean = s.mu, variance = s.q / COUNT; {_SCALE}"
     return Phase((("c", "0"), ("mu", "0"), ("q", "0")), step, combine, finish)
