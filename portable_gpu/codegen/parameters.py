@@ -15,13 +15,14 @@ body begins with a variable for each field that it reads.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, TypeAlias
 
 import numpy as np
+
+from portable_gpu.codegen.c_text import MACRO, end_of_block, words_of
 
 #: The NumPy type of each C type that a launch passes.
 SCALARS: dict[str, Any] = {
@@ -47,7 +48,6 @@ PADDING = "padding_"
 #: A kernel with fewer integers than this keeps them as separate parameters.
 _SEVERAL = 2
 _BITS = {4: np.uint32, 8: np.uint64}
-_MACRO = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)((?:\\\n|.)*)", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -170,14 +170,14 @@ def with_structs(text: str, kernels: Declared) -> str:
         text: A text that has the :func:`head` of each kernel.
         kernels: The kernels, with parameters from :func:`laid_out`.
     """
-    macros = {name: set(re.findall(r"\w+", meaning)) for name, meaning in _MACRO.findall(text)}
+    macros = {name: words_of(meaning) for name, meaning in MACRO.findall(text)}
     for name, parameters in kernels.items():
         fields = [item for item in parameters if item.field]
         if not fields:
             continue
         place = text.index(head(name, parameters))
         start, body = text.rindex("__kernel", 0, place), text.index("{", place) + 1
-        words = set(re.findall(r"\w+", text[body : _end_of_block(text, body)]))
+        words = words_of(text[body : end_of_block(text, body)])
         read = _with_macros(words, macros)
         struct = "".join(f"    {item};\n" for item in fields)
         variables = [
@@ -207,13 +207,3 @@ def _with_macros(words: set[str], macros: dict[str, set[str]]) -> set[str]:
         words_seen |= new_words
         new_words = set().union(*(macros.get(word, ()) for word in new_words)) - words_seen
     return words_seen
-
-
-def _end_of_block(text: str, start: int) -> int:
-    """Return the index of the brace that closes the block around ``start``."""
-    depth = 1
-    for brace in re.finditer(r"[{}]", text[start:]):
-        depth += 1 if brace[0] == "{" else -1
-        if depth == 0:
-            return start + brace.start()
-    return len(text)

@@ -99,10 +99,10 @@ def explanation(operation: str, variants: Sequence[Variant], target: Target) -> 
         path=best.path,
         kernels=tuple(spec.name for spec in best.texts()),
         policy=best.policy.to_dict() if best.policy else {},
-        origin=best.origin,
+        origin=best.row.origin if best.row else "",
         why=best.why,
         details=best.details,
-        evidence=best.evidence,
+        evidence=best.row.evidence if best.row else {},
         estimates={
             variant.name: (
                 variant.seconds(costs) if first.get(variant.decision, variant) is variant else None

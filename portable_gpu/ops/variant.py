@@ -29,6 +29,7 @@ from portable_gpu.runtime.plan import Plan
 from portable_gpu.targets import Target
 from portable_gpu.tuning.costs import DeviceCosts
 from portable_gpu.tuning.policy import Policy
+from portable_gpu.tuning.table import PolicyRow
 
 if TYPE_CHECKING:
     from portable_gpu.runtime.engine import Engine
@@ -39,9 +40,7 @@ class Variant:
     """One way to compute a problem on a target.
 
     Attributes:
-        path: The group of kernels that it launches (``tiled``, ``wgmma, split-k``, ``rows`` ...).
         name: The name, unique within the problem: ``tiled, medium, transposed``.
-        kind: Variants of one kind differ only in the partition of the work.
         estimate: The estimated seconds of its kernels, without their launches.
         launches: The number of its kernels.
         why: A sentence that says why it applies.
@@ -49,25 +48,36 @@ class Variant:
         bind: Builds its plan.
         works: Tests on the device, by a small problem, that the kernels compute what they should;
             ``None`` if no device is known to fail.
-        policy, origin, evidence: The policy, if any, where it comes from, and its measurements.
+        row: The policy, where it comes from, and its measurements; ``None`` without a policy.
         details: Further values that follow from the policy and the sizes.
         decision: The name of the rule's decision, if a rule orders this variant and others.
+        path: The group of kernels that it launches (``tiled``, ``wgmma, split-k``, ``rows`` ...).
+            Without a value it is the name, and so is the kind.
+        kind: Variants of one kind differ only in the partition of the work.
     """
 
-    path: str
     name: str
-    kind: str
     estimate: float
     launches: int
     why: str
     texts: Callable[[], Sequence[Specialization]]
     bind: Callable[[Engine], Plan]
     works: Callable[[Engine], bool] | None = None
-    policy: Policy | None = None
-    origin: str = ""
-    evidence: Mapping[str, Any] = field(default_factory=dict)
+    row: PolicyRow[Any] | None = None
     details: Mapping[str, Any] = field(default_factory=dict)
     decision: str = ""
+    path: str = ""
+    kind: str = ""
+
+    def __post_init__(self) -> None:
+        """Set the path and the kind where they have no value."""
+        object.__setattr__(self, "path", self.path or self.name)
+        object.__setattr__(self, "kind", self.kind or self.name)
+
+    @property
+    def policy(self) -> Policy | None:
+        """The policy of the kernels, if they have one."""
+        return self.row.policy if self.row else None
 
     def seconds(self, costs: DeviceCosts) -> float:
         """Return the estimated seconds of a call, launches included."""

@@ -22,6 +22,8 @@ from functools import cache
 from itertools import product
 from typing import NamedTuple
 
+from portable_gpu.codegen.c_text import COMMENT
+
 #: The version of the declarations, which is part of the key of a program on disk.
 VERSION = 1
 #: The option with which PoCL includes no declarations of functions.
@@ -189,7 +191,6 @@ _CONVERSION = re.compile(
 )
 _VECTOR_ACCESS = re.compile(rf"v(load|store){_SIZES}")
 _HALF_ACCESS = re.compile(rf"v(load|store)(?:_half|(a)_half(?=\d)){_SIZES}?(_rt[enpz])?")
-_COMMENT = re.compile(r"//.*")
 _NAME = re.compile(r"[a-z]\w+")
 
 
@@ -198,7 +199,7 @@ def declaring(text: str) -> str | None:
 
     The lines of the text keep their numbers.
     """
-    code = _COMMENT.sub("", text)
+    code = COMMENT.sub("", text)
     names = sorted(set(_NAME.findall(code)))
     if any(_is_other(name) and re.search(rf"\b{name}\s*\(", code) for name in names):
         return None

@@ -41,6 +41,8 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
+from portable_gpu.codegen.c_text import COMMENT, MACRO, end_of_block, words_of
+
 #: The version of the texts that this module makes, which is part of the key of a program on disk.
 VERSION = 4
 
@@ -48,8 +50,6 @@ _HEAD = re.compile(
     r"__kernel\s+__attribute__\(\(reqd_work_group_size\(1, 1, 1\)\)\)\s+"
     r"void\s+(\w+)\s*\(([^()]*)\)\s*\{"
 )
-_MACRO = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)((?:\\\n|.)*)", re.MULTILINE)
-_COMMENT = re.compile(r"//.*")  # kernels have no /* */ comments
 _WORK_ITEM_CALL = re.compile(
     r"\bget_(global_id|global_size|global_offset|group_id|num_groups|local_id|local_size)\((\d)\)"
 )
@@ -76,12 +76,12 @@ def wrapped(text: str, vector_bits: int) -> str:
         text: OpenCL C.
         vector_bits: The width of the processor's vectors.
     """
-    plain = _COMMENT.sub("", text)
-    unsafe = _unsafe_macros(_MACRO.findall(plain))
-    blank = _COMMENT.sub(lambda found: " " * len(found[0]), text)
-    kernels = [(head, _end_of_block(blank, head.end())) for head in _HEAD.finditer(blank)]
-    others = _COMMENT.sub("", _MACRO.sub("", _outside(text, kernels)))
-    if _WORK_ITEM_USE.search(others) or unsafe.intersection(re.findall(r"\w+", others)):
+    plain = COMMENT.sub("", text)
+    unsafe = _unsafe_macros(MACRO.findall(plain))
+    blank = COMMENT.sub(lambda found: " " * len(found[0]), text)
+    kernels = [(head, end_of_block(blank, head.end())) for head in _HEAD.finditer(blank)]
+    others = COMMENT.sub("", MACRO.sub("", _outside(text, kernels)))
+    if _WORK_ITEM_USE.search(others) or unsafe & words_of(others):
         return text
     attributes = f"static __attribute__((noinline, min_vector_width({vector_bits})))"
     parts, calls, done = list[str](), list[str](), 0
@@ -92,9 +92,7 @@ def wrapped(text: str, vector_bits: int) -> str:
         queries = sorted({(match[1], match[2]) for match in _WORK_ITEM_CALL.finditer(bare)})
         body = _WORK_ITEM_CALL.sub(r"\1_\2", body)
         bare = _WORK_ITEM_CALL.sub("", bare)
-        if _WORK_ITEM_USE.search(parameters + bare) or unsafe.intersection(
-            re.findall(r"\w+", bare)
-        ):
+        if _WORK_ITEM_USE.search(parameters + bare) or unsafe & words_of(bare):
             continue
         takes = [parameters, *(f"const size_t {what}_{axis}" for what, axis in queries)]
         lines = "\n" * (head[0].count("\n") - parameters.count("\n"))
@@ -142,20 +140,8 @@ def _unsafe_macros(macros: list[tuple[str, str]]) -> set[str]:
     unsafe = {name for name, meaning in macros if _WORK_ITEM_USE.search(meaning)}
     while True:
         added = {
-            name
-            for name, meaning in macros
-            if name not in unsafe and unsafe.intersection(re.findall(r"\w+", meaning))
+            name for name, meaning in macros if name not in unsafe and unsafe & words_of(meaning)
         }
         if not added:
             return unsafe
         unsafe |= added
-
-
-def _end_of_block(text: str, start: int) -> int:
-    """Return the position of the brace that closes the block open at ``start``."""
-    depth = 1
-    for brace in re.compile(r"[{}]").finditer(text, start):
-        depth += 1 if brace[0] == "{" else -1
-        if depth == 0:
-            return brace.start()
-    return len(text)

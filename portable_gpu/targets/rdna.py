@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from portable_gpu.targets.device_class import Derivation, DeviceClass
-from portable_gpu.targets.gcn import derive_wavefront, is_amd_gpu
+from portable_gpu.targets.gcn import GCN, derive_wavefront, is_amd_gpu
 from portable_gpu.targets.target import DeviceFacts
 
 
@@ -23,18 +25,11 @@ RDNA = DeviceClass(
     summary="AMD RDNA GPUs: wavefronts of 32, LDS or DPP",
     matches=_matches,
     derive=_derive,
-    example=DeviceFacts(
-        platform_name="AMD Accelerated Parallel Processing",
+    example=replace(
+        GCN.example,
         name="gfx1030",
-        vendor="Advanced Micro Devices, Inc.",
-        vendor_id=0x1002,
-        type="gpu",
-        version="OpenCL 2.0",
-        opencl_c_version="OpenCL C 2.0",
-        extensions=frozenset({"cl_khr_fp64", "cl_khr_fp16", "cl_khr_subgroups"}),
         compute_units=36,
         max_work_group_size=256,
-        local_mem_size=65536,
         wavefront_width_amd=32,
         gfxip_amd=(10, 3),
         preferred_multiple_probed=32,

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import multiprocessing
-import os
-import signal
 import time
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from typing import Any
 
+from portable_gpu.bench.worker_process import settle
 from portable_gpu.errors import PortableGPUError
 from portable_gpu.tuner.jobs import TuningJob
 from portable_gpu.tuner.referee import Race, Referee, TrialError, TrialTimeoutError
@@ -93,10 +92,7 @@ class Worker:
 
 def _serve(pipe: Connection, device: str | None) -> None:
     """Answer requests until the pipe is closed."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that asks
-    silent = os.open(os.devnull, os.O_WRONLY)
-    for stream in (1, 2):  # compilers print to both
-        os.dup2(silent, stream)
+    settle()
     referee: Referee | None = None
     while True:
         try:

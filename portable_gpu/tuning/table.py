@@ -94,7 +94,7 @@ class PolicyRow(Generic[P]):
 
     policy: P
     origin: str
-    evidence: Mapping[str, Any] = field(default_factory=dict)
+    evidence: Mapping[str, Any] = field(default_factory=dict, compare=False)
 
 
 class TuningTable:

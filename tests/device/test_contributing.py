@@ -157,11 +157,11 @@ def variants(problem, target, table):
     row = table.choose("scale", ScalePolicy, target, p.elem)
     return [
         Variant(
-            path="scale", name="scale", kind="scale", launches=1,
+            name="scale", launches=1,
             estimate=2 * p.n * p.elem.itemsize / (costs.bandwidth * target.compute_units),
             why="a work-item an element", texts=lambda: [text(p.elem, target, row.policy)],
             bind=partial(ScalePlan, problem=p, policy=row.policy),
-            policy=row.policy, origin=row.origin, evidence=row.evidence,
+            row=row,
         )
     ]
 

@@ -109,8 +109,8 @@ def test_a_lack_of_memory_is_no_refusal(where: str, code: str) -> None:
     plans[where] = failing  # type: ignore[assignment]
     engine: Any = Recorder(detect(RECORDED["H200"][0]))
     variants = [
-        Variant("fast", "fast", "fast", 1e-6, 1, "", list, plans["bind"], works=plans["works"]),
-        Variant("slow", "slow", "slow", 1e-3, 1, "", list, lambda _: "slow"),  # type: ignore[arg-type, return-value]
+        Variant("fast", 1e-6, 1, "", list, plans["bind"], works=plans["works"]),
+        Variant("slow", 1e-3, 1, "", list, lambda _: "slow"),  # type: ignore[arg-type, return-value]
     ]
     if code == "OUT_OF_HOST_MEMORY":
         with pytest.raises(DeviceMemoryError, match="out of memory"):
@@ -209,7 +209,7 @@ def test_ways_have_names_of_their_own_and_estimates(device: str) -> None:
 
 def variant(name: str, estimate: float, launches: int = 1) -> Variant:
     """A variant that is only ranked."""
-    return Variant(name, name, name, estimate, launches, "", list, Mock())
+    return Variant(name, estimate, launches, "", list, Mock())
 
 
 def test_a_rule_orders_variants_whatever_they_would_take() -> None:

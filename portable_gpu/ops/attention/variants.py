@@ -66,7 +66,6 @@ def _seconds(problem: AttentionProblem, target: Target, rate: float) -> float:
 
 def _by_rows(problem: AttentionProblem, target: Target) -> Variant:
     return Variant(
-        path="rows",
         name="rows",
         kind="attention_rows",
         estimate=_seconds(problem, target, AttentionCosts.of("attention", target).rows),
@@ -82,7 +81,6 @@ def _by_tiles(problem: AttentionProblem, target: Target) -> Variant:
     p = problem
     rate = AttentionCosts.of("attention", target).tiles * (p.dq + p.dv) / sum(tiles.extents(p))
     return Variant(
-        path="tiles",
         name="tiles",
         kind="attention_tiles",
         estimate=_seconds(p, target, rate),
@@ -102,7 +100,6 @@ def _gradient_by_tiles(p: AttentionProblem, side: Side, target: Target) -> Varia
     rate = costs.tiles_backward * (p.dq + p.dv) / sum(tiles.extents(p))
     products = 2 if side == "q" else 3
     return Variant(
-        path="tiles",
         name="tiles",
         kind="attention_backward_tiles",
         estimate=products * _seconds(p, target, rate),
@@ -133,7 +130,6 @@ def _of_policy(p: AttentionProblem, target: Target, row: PolicyRow[Any]) -> Vari
     rate = costs.mma if path == "mma" else costs.wgmma
     rounding = sum(extents) / (p.dq + p.dv)  # of extents, up to those of the tiles
     return Variant(
-        path=path,
         name=path,
         kind=f"attention_{path}",
         estimate=_seconds(p, target, rate / rounding),
@@ -142,9 +138,7 @@ def _of_policy(p: AttentionProblem, target: Target, row: PolicyRow[Any]) -> Vari
         texts=lambda: [matrix.specialization(p, target, policy)],
         bind=lambda engine: matrix.MatrixAttentionPlan(engine, p, policy),
         works=lambda engine: works(engine, p, policy),
-        policy=policy,
-        origin=row.origin,
-        evidence=row.evidence,
+        row=row,
         details={
             "group size": policy.group_size,
             "groups": p.batch * p.heads * -(-p.queries // policy.queries),
@@ -162,7 +156,6 @@ def backward_variants(
     costs = AttentionCosts.of("attention", target)
     products = 2 if side == "q" else 3
     rows = Variant(
-        path="rows",
         name="rows",
         kind="attention_backward_rows",
         estimate=products * _seconds(problem, target, costs.rows),
@@ -189,7 +182,6 @@ def _backward_of_policy(
     costs = AttentionCosts.of("attention", target)
     rate = (costs.mma if path == "mma" else costs.wgmma) * (p.dq + p.dv) / extents
     return Variant(
-        path=path,
         name=path,
         kind=f"attention_backward_{path}",
         estimate=(2 if side == "q" else 3) * _seconds(p, target, rate),
@@ -198,9 +190,7 @@ def _backward_of_policy(
         texts=lambda: [gradient.specialization(p, target, side, policy)],
         bind=lambda engine: MatrixGradientPlan(engine, p, side, policy),
         works=lambda engine: gradient_works(engine, p, side, policy),
-        policy=policy,
-        origin=row.origin,
-        evidence=row.evidence,
+        row=row,
         details={
             "group size": policy.group_size,
             "registers": gradient.registers(p, side, policy),

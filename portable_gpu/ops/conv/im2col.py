@@ -516,9 +516,7 @@ def variants(
         if made.workspace else "one product of matrices: filters of one tap"
     )  # fmt: skip
     yield Variant(
-        path="im2col",
         name="im2col",
-        kind="im2col",
         estimate=seconds,
         launches=launches,
         why=why,

@@ -128,17 +128,13 @@ def _of_windows(problem: ConvProblem, target: Target, table: TuningTable) -> Var
         prod(item.copied.extents) for item in products if item.copied
     )
     return Variant(
-        path="implicit_gemm",
         name="implicit_gemm",
-        kind="implicit_gemm",
         estimate=sum(item.estimate for item in launched),
         launches=sum(item.launches for item in launched),
         why=f"products of windows gathered from the images: {first.name}",
         texts=lambda: [text for item in launched for text in item.texts()],
         bind=partial(bind_products, problem=problem),
-        policy=first.policy,
-        origin=first.origin,
-        evidence=first.evidence,
+        row=first.row,
         details={
             "products": len(products), "flop": problem.flop, "bytes": problem.bytes,
             "workspace": workspace, "moved": problem.bytes + 2 * workspace,

@@ -62,7 +62,6 @@ def variants(problem: ConvProblem, target: Target, table: TuningTable) -> Iterat
     yield Variant(
         path="implicit_gemm",
         name="implicit_gemm, in pieces",
-        kind="implicit_gemm, in pieces",
         estimate=sum(item.estimate for item in launched)
         + repack_seconds([item.repack.moved for item in passes], target),
         launches=len(passes) + sum(item.launches for item in launched),
@@ -73,9 +72,7 @@ def variants(problem: ConvProblem, target: Target, table: TuningTable) -> Iterat
         ],
         bind=partial(_bind, problem=problem, inside=inside),
         works=multiplied[0].works,
-        policy=multiplied[0].policy,
-        origin=multiplied[0].origin,
-        evidence=multiplied[0].evidence,
+        row=multiplied[0].row,
         details={
             "products": len(products), "flop": problem.flop, "bytes": problem.bytes,
             "workspace": workspace, "moved": problem.bytes + 2 * workspace,

@@ -353,9 +353,7 @@ def variants(
     transform_time = ConvCosts.of("convolutions", target).transform_time
     moved = part * spectra_bytes + sum(one.details["bytes"] * n for one, n in best)
     yield Variant(
-        path="fft",
         name="fft",
-        kind="fft",
         estimate=products + transform_time * sum(variant.estimate * n for variant, n in best),
         launches=len(every) + sum(variant.launches * n for variant, n in best),
         why=f"transforms of {' x '.join(str(s.lengths[c]) for c in s.axes)}, products of spectra",

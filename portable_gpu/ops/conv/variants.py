@@ -204,9 +204,7 @@ def _direct(problem: ConvProblem, target: Target) -> Variant:
     by_weights = problem.direction == "weight"
     sums = _sums_of_weights(problem, target) if by_weights else _sums(problem, target)
     return Variant(
-        path="direct",
         name="direct",
-        kind="direct",
         estimate=overlapped(sums.seconds, moving),
         launches=1,
         why="direct sums, which need no copies and allow any strides",

@@ -353,9 +353,7 @@ def variants(
         moved += elements * p.elem.itemsize + w.matrix_bytes(images, p.batch)
     transforms = costs.winograd_time * moved / (device.bandwidth * target.compute_units)
     yield Variant(
-        path="winograd",
         name="winograd",
-        kind="winograd",
         estimate=best.estimate * p.batch / chunk + transforms,
         launches=1 + len(chunks(p.batch, chunk)) * (2 + best.launches),
         why="filters of 3 x 3 with stride 1: 16 products in place of 36 for 4 results",

@@ -45,17 +45,13 @@ def variants(problem: ElementwiseProblem, target: Target, table: TuningTable) ->
     name = "runs" if target.is_cpu else "tiles"
     by_elements = [
         Variant(
-            path=name,
             name=name,
-            kind=name,
             estimate=overlapped(computing, problem.nbytes / (costs.bandwidth * units)),
             launches=1,
             why=_why(target, kernel),
             texts=lambda: [render(problem, target, kernel)],
             bind=partial(ElementwisePlan, problem=problem, kernel=kernel),
-            policy=kernel.row.policy,
-            origin=kernel.row.origin,
-            evidence=kernel.row.evidence,
+            row=kernel.row,
             details={
                 "groups": kernel.groups,
                 "group size": kernel.form.group_size,
@@ -77,9 +73,7 @@ def variants(problem: ElementwiseProblem, target: Target, table: TuningTable) ->
         why="the arrays are contiguous along different axes: tiles go through local memory",
         texts=lambda: [copy.specialization(target)],
         bind=partial(TransposedPlan, problem=problem, copy=copy),
-        policy=None,
-        origin="",
-        evidence={},
+        row=None,
         details={"groups": copy.groups, "vectors": copy.vector_sizes},
     )
     return by_rule("copies", [transposed], by_elements, costs)

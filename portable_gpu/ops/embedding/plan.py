@@ -110,9 +110,7 @@ def variants(problem: EmbeddingProblem, target: Target) -> list[Variant]:
         why = "the positions of each row are listed, and one work-item has a row"
     return [
         Variant(
-            path=name,
             name=name,
-            kind=name,
             estimate=problem.nbytes / (costs.bandwidth * units),
             launches=1 if make is GatherPlan else 2 + _joins(problem, target),
             why=why,

@@ -40,7 +40,7 @@ from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.plan import Part, Plan, Step, Steps
 from portable_gpu.runtime.queue_state import QueueState
 from portable_gpu.targets import Target
-from portable_gpu.tuning.table import TuningTable
+from portable_gpu.tuning.table import PolicyRow, TuningTable
 
 #: Columns of the largest solve for which there is a variant for vectors.
 FEW = 4
@@ -77,16 +77,13 @@ def cholesky_variants(
         policy = CholeskyPolicy.for_size(p.n, target, p.elem)
         result.append(
             Variant(
-                path="small",
                 name="small",
-                kind="small",
                 estimate=estimates.small_seconds(p, policy.group_size, policy.together, target),
                 launches=1,
                 why=f"a work-group holds {policy.size} columns in registers",
                 texts=lambda: [cholesky_text(p, policy, target)],
                 bind=lambda engine: CholeskyPlan(engine, p, policy),
-                policy=policy,
-                origin="CholeskyPolicy.for_size",
+                row=PolicyRow(policy, "CholeskyPolicy.for_size"),
                 details={"group size": policy.group_size},
             )
         )
@@ -95,9 +92,7 @@ def cholesky_variants(
     if p.n > sizes.block:
         result.append(
             Variant(
-                path="by halves",
                 name="by halves",
-                kind="by halves",
                 estimate=estimates.cholesky_seconds(p, sizes, target),
                 launches=estimates.launch_count(p, sizes),
                 why="products do most of the work",
@@ -142,9 +137,7 @@ def solve_variants(
     if p.n > sizes.solved:
         result.append(
             Variant(
-                path="by halves",
                 name="by halves",
-                kind="by halves",
                 estimate=estimates.solve_seconds(p, sizes, target),
                 launches=estimates.launch_count(p, sizes) + (source is not None),
                 why="products do most of the work",
@@ -161,9 +154,7 @@ def _cholesky_on_cpu(p: CholeskyProblem, target: Target) -> Variant:
     policy = CpuPolicy.default(target, p.elem)
     lanes = cpu.by_lanes(p, policy)
     return Variant(
-        path="side by side" if lanes else "small",
         name="side by side" if lanes else "small",
-        kind="side by side" if lanes else "small",
         estimate=estimates.small_seconds(p, 1, 1, target),
         launches=1,
         why=(
@@ -173,8 +164,7 @@ def _cholesky_on_cpu(p: CholeskyProblem, target: Target) -> Variant:
         ),
         texts=lambda: [(cpu.lanes_text if lanes else cpu.cholesky_text)(p, policy, target)],
         bind=lambda engine: (CpuLanesPlan if lanes else CpuCholeskyPlan)(engine, p, policy),
-        policy=policy,
-        origin="CpuPolicy.default",
+        row=PolicyRow(policy, "CpuPolicy.default"),
         details={"block": policy.block},
     )
 
@@ -185,9 +175,7 @@ def _small_solve(p: SolveProblem, source: Operand | None, target: Target) -> Var
     starts += (0,) if p.reports else ()
     policy = SolvePolicy.for_size(p.n, p.m, target, p.elem)
     return Variant(
-        path="small",
         name="small",
-        kind="small",
         estimate=estimates.small_seconds(p, policy.group_size, policy.together, target),
         launches=1,
         why=f"local memory holds {policy.rows} columns of L",
@@ -195,8 +183,7 @@ def _small_solve(p: SolveProblem, source: Operand | None, target: Target) -> Var
         bind=lambda engine: _with_offsets(
             SolvePlan(engine, forwards, policy, reversed_source), starts
         ),
-        policy=policy,
-        origin="SolvePolicy.for_size",
+        row=PolicyRow(policy, "SolvePolicy.for_size"),
         details={"group size": policy.group_size},
     )
 
@@ -227,9 +214,7 @@ def _solve_on_cpu(p: SolveProblem, target: Target, source: Operand | None) -> Va
     policy = CpuPolicy.default(target, p.elem)
     forwards, reversed_source, starts = _as_forward_solve(p, source)
     return Variant(
-        path="small",
         name="small",
-        kind="small",
         estimate=estimates.small_seconds(p, 1, 1, target),
         launches=1,
         why=f"a triangle of {p.n} columns fits half of the second cache",
@@ -237,8 +222,7 @@ def _solve_on_cpu(p: SolveProblem, target: Target, source: Operand | None) -> Va
         bind=lambda engine: _with_offsets(
             CpuSolvePlan(engine, forwards, policy, reversed_source), starts
         ),
-        policy=policy,
-        origin="CpuPolicy.default",
+        row=PolicyRow(policy, "CpuPolicy.default"),
         details={"block": policy.block},
     )
 
@@ -246,9 +230,7 @@ def _solve_on_cpu(p: SolveProblem, target: Target, source: Operand | None) -> Va
 def _tiles(problem: TiledProblem, target: Target, starts: tuple[int, ...] = ()) -> Variant:
     """One launch for all tiles; ``starts``: the offsets of the operands, in elements."""
     return Variant(
-        path="tiles",
         name="tiles",
-        kind="tiles",
         estimate=estimates.tiles_seconds(problem.whole, problem.whole.flop, target),
         launches=1,
         why="a work-group for each tile; groups wait for the tiles that they need",
@@ -261,9 +243,7 @@ def _tiles(problem: TiledProblem, target: Target, starts: tuple[int, ...] = ()) 
 def _vectors(problem: TiledProblem, target: Target, starts: tuple[int, ...] = ()) -> Variant:
     """One launch for few columns; ``starts``: see :func:`_tiles`."""
     return Variant(
-        path="vectors",
         name="vectors",
-        kind="vectors",
         estimate=estimates.vectors_seconds(problem.whole, problem.m, target),
         launches=1,
         why="a work-group for each 64 rows of a column; groups wait for the rows that they need",

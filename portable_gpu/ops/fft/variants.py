@@ -238,9 +238,7 @@ def _variant(
         bind=partial(
             _bind, problem=problem, launches=launches, company=company, policy=choice.policy
         ),
-        policy=choice.policy,
-        origin=choice.origin,
-        evidence=choice.evidence,
+        row=choice,
         details={
             "passes": len(lengths),
             "lengths": lengths,

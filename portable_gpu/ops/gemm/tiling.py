@@ -8,6 +8,7 @@ from typing import Any
 
 from portable_gpu.ops.gemm.matrix.policy import MatrixPolicy
 from portable_gpu.ops.gemm.tiled.policy import GemmPolicy
+from portable_gpu.tuning.table import PolicyRow
 
 
 @dataclass(frozen=True)
@@ -59,6 +60,11 @@ class Tiling:
         parts += [f"{self.lanes} lanes"] if self.lanes > 1 else []
         parts += ["of the last tiles"] if self.whole else []
         return ", ".join(parts)
+
+    @property
+    def row(self) -> PolicyRow[GemmPolicy | MatrixPolicy] | None:
+        """The policy with its origin and measurements."""
+        return PolicyRow(self.policy, self.origin, self.evidence) if self.policy else None
 
     @property
     def is_cut(self) -> bool:

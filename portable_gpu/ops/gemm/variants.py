@@ -168,15 +168,12 @@ def _packed_variant(problem: GemmProblem, form: PackedForm, target: Target) -> V
     return Variant(
         path=path,
         name=form.name,
-        kind=form.name,
         estimate=packed_seconds(problem, target),
         launches=form.launches,
         why=why,
         texts=lambda: [packed_text(problem, form, target)],
         bind=partial(PackedPlan, problem=problem, form=form),
-        policy=form.policy,
-        origin=form.origin,
-        evidence=form.evidence,
+        row=PolicyRow(form.policy, form.origin, form.evidence),
         details={
             "shape class": shape_class(problem), "transposed": form.transposed,
             **_costs(problem),
@@ -191,15 +188,12 @@ def _side_by_side(
     return Variant(
         path="packed, side by side",
         name="side by side",
-        kind="side by side",
         estimate=seconds,
         launches=1,
         why="a CPU: small products, each in a lane of every vector",
         texts=lambda: [lanes.text(problem, row.policy, target)],
         bind=partial(lanes.LanesPlan, problem=problem, policy=row.policy),
-        policy=row.policy,
-        origin=row.origin,
-        evidence=row.evidence,
+        row=row,
         details=_costs(problem),
     )
 
@@ -244,9 +238,7 @@ def _simt(
         why=tiling.why,
         texts=texts,
         bind=bind,
-        policy=tiling.policy,
-        origin=tiling.origin,
-        evidence=tiling.evidence,
+        row=tiling.row,
         details=details,
     )
 
@@ -321,9 +313,7 @@ def _on_matrix_units(
         texts=partial(matrix.specializations_of, problem, tiling, target),
         bind=partial(matrix.MatrixPlan, problem=problem, tiling=tiling),
         works=partial(works, problem=problem, bulk=bulk, gather=tiling.gather),
-        policy=policy,
-        origin=tiling.origin,
-        evidence=tiling.evidence,
+        row=tiling.row,
         details=_details(problem, tiling),
     )
 

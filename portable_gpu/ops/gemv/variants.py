@@ -88,17 +88,13 @@ def _variant(p: GemvProblem, kernel: GemvKernel, target: Target) -> Variant:
     waiting = kernel.load_waits * costs.load * (costs.wide if real_bytes(p.elem) > 4 else 1.0)
     summing = overlapped(overlapped(computing, moving), waiting)
     return Variant(
-        path=kernel.template,
         name=kernel.template,
-        kind=kernel.template,
         estimate=summing + costs.start + kernel.folded_values * costs.fold,
         launches=1,
         why=kernel.why,
         texts=lambda: [kernel.specialization(target)],
         bind=lambda engine: GemvPlan(engine, p, kernel),
-        policy=kernel.row.policy,
-        origin=kernel.row.origin,
-        evidence=kernel.row.evidence,
+        row=kernel.row,
         details={
             "vector": kernel.context["V"],
             "group size": kernel.group_size,

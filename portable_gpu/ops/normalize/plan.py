@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -93,20 +93,18 @@ def variants(problem: RowProblem, target: Target, table: TuningTable) -> list[Va
     if channels is not None and problem.program.sums:
         return [_of_channels(channels, target)]
     kernel = kernel_of(problem, target, table)
-    by_rows = [_variant(kernel, target)]
+    by_rows = [_of_rows(kernel, target)]
     if channels is not None:
-        whole = [_variant(without_parts(kernel), target)] if kernel.parts > 1 else []
+        whole = [_of_rows(without_parts(kernel), target)] if kernel.parts > 1 else []
         return by_rule(
             "channels side by side", [_of_channels(channels, target)], [*by_rows, *whole], costs
         )
     if kernel.parts == 1:
         return by_rows
-    return by_rule("few long rows", by_rows, [_variant(without_parts(kernel), target)], costs)
+    return by_rule("few long rows", by_rows, [_of_rows(without_parts(kernel), target)], costs)
 
 
 def _of_channels(kernel: CpuChannelsKernel, target: Target) -> Variant:
-    problem, costs = kernel.problem, DeviceCosts.of("device", target)
-    name = "channels, parts" if kernel.parts > 1 else "channels"
     why = "the channels of a place are neighbours, and are folded side by side; "
     if kernel.parts > 1:
         why += (
@@ -117,51 +115,42 @@ def _of_channels(kernel: CpuChannelsKernel, target: Target) -> Variant:
         why += "a sample stays in the caches, so that memory is read once"
     else:
         why += "a sample is read for the statistics and again for the map"
+    details = {"channels": kernel.channels, "parts of a sample": kernel.parts}
+    return _variant(kernel, target, "channels", why, details)
+
+
+def _of_rows(kernel: RowsKernel, target: Target) -> Variant:
+    details = {
+        "group size": kernel.group,
+        "lanes of a row": kernel.lanes,
+        "parts of a row": kernel.parts,
+    }
+    name = "across" if kernel.across else "along"
+    return _variant(kernel, target, name, _why(kernel), details)
+
+
+def _variant(
+    kernel: RowsKernel | CpuChannelsKernel,
+    target: Target,
+    name: str,
+    why: str,
+    details: Mapping[str, int],
+) -> Variant:
+    """Return the variant of a kernel, with the details that all kernels have and some more."""
+    costs = DeviceCosts.of("device", target)
+    units = min(target.compute_units, max(1, kernel.groups))
     return Variant(
-        path=name,
-        name=name,
-        kind=name,
-        estimate=problem.bytes / (costs.bandwidth * min(target.compute_units, kernel.groups)),
+        name=f"{name}, parts" if kernel.parts > 1 else name,
+        estimate=kernel.problem.bytes / (costs.bandwidth * units),
         launches=len(kernel.kernel_parts),
         why=why,
         texts=lambda: [kernel.specialization(target, part) for part in kernel.kernel_parts],
         bind=partial(RowsPlan, kernel=kernel),
-        policy=kernel.row.policy,
-        origin=kernel.row.origin,
-        evidence=kernel.row.evidence,
+        row=kernel.row,
         details={
             "groups": kernel.groups,
-            "channels": kernel.channels,
             "vector": kernel.vector,
-            "parts of a sample": kernel.parts,
-            "reads": 1 if kernel.keeps else 2,
-        },
-    )
-
-
-def _variant(kernel: RowsKernel, target: Target) -> Variant:
-    problem, costs = kernel.problem, DeviceCosts.of("device", target)
-    name = "across" if kernel.across else "along"
-    name += ", parts" if kernel.parts > 1 else ""
-    units = target.compute_units
-    return Variant(
-        path=name,
-        name=name,
-        kind=name,
-        estimate=problem.bytes / (costs.bandwidth * min(units, max(1, kernel.groups))),
-        launches=len(kernel.kernel_parts),
-        why=_why(kernel),
-        texts=lambda: [kernel.specialization(target, part) for part in kernel.kernel_parts],
-        bind=partial(RowsPlan, kernel=kernel),
-        policy=kernel.row.policy,
-        origin=kernel.row.origin,
-        evidence=kernel.row.evidence,
-        details={
-            "groups": kernel.groups,
-            "group size": kernel.group,
-            "lanes of a row": kernel.lanes,
-            "vector": kernel.vector,
-            "parts of a row": kernel.parts,
+            **details,
             "reads": 1 if kernel.keeps else 2,
         },
     )

@@ -65,9 +65,7 @@ def variants(problem: StepProblem, target: Target) -> list[Variant]:
     computing = problem.size * _FLOP[problem.rule] / (costs.multiply_adds * units)
     return [
         Variant(
-            path="step",
             name="step",
-            kind="step",
             estimate=overlapped(computing, problem.nbytes / (costs.bandwidth * units)),
             launches=1,
             why="parameter, gradient and state of an element are read once by one work-item",

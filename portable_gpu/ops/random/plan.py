@@ -72,9 +72,7 @@ def variants(problem: DropoutProblem, target: Target) -> list[Variant]:
     computing = -(-prod(problem.shape) // 4) * _BLOCK_FLOP / (costs.multiply_adds * units)
     return [
         Variant(
-            path="dropout",
             name="dropout",
-            kind="dropout",
             estimate=overlapped(computing, problem.nbytes / (costs.bandwidth * units)),
             launches=1,
             why="a block of four random words serves four elements in a row",

@@ -144,15 +144,12 @@ def _variant(kernel: ReduceKernel, target: Target) -> Variant:
     return Variant(
         path=f"{form.kind}{', split' if kernel.parts > 1 else ''}",
         name=form.kind,
-        kind=form.kind,
         estimate=kernel.bytes / (costs.bandwidth * target.compute_units) * slowdown,
         launches=1,
         why=_why(kernel, target),
         texts=lambda: [kernel.specialization(target)],
         bind=partial(_plan, kernel=kernel),
-        policy=kernel.row.policy,
-        origin=kernel.row.origin,
-        evidence=kernel.row.evidence,
+        row=kernel.row,
         details={
             "groups": kernel.tiles * kernel.parts,
             "group size": form.group_size,
@@ -185,9 +182,7 @@ def _after_means(problem: Problem, means: Variant, squares: Variant) -> Variant:
         why=squares.why,
         texts=lambda: [*means.texts(), *squares.texts()],
         bind=bind,
-        policy=squares.policy,
-        origin=squares.origin,
-        evidence=squares.evidence,
+        row=squares.row,
         details=squares.details,
         decision=squares.decision,
     )

@@ -68,10 +68,8 @@ class LpPooling:
             16-bit floats are rounded once for p = 2, else after each step.
             torch takes x to the power p instead of ``|x|``, which differs for odd p.
         """
-        p, window = (
-            _norm_type(norm_type),
-            window_of(kernel_size, stride, padding, dilation, ceil_mode),
-        )
+        p = _norm_type(norm_type)
+        window = window_of(kernel_size, stride, padding, dilation, ceil_mode)
         x = floating(spatial(as_array(input, "input"), "input", self._axes), "input")
         window_rules(x.shape, self._axes, window)
         options = self._axes, window
@@ -118,10 +116,8 @@ class LpPooling:
 
         Cost: three launches, and two temporary arrays.
         """
-        p, window = (
-            _norm_type(norm_type),
-            window_of(kernel_size, stride, padding, dilation, ceil_mode),
-        )
+        p = _norm_type(norm_type)
+        window = window_of(kernel_size, stride, padding, dilation, ceil_mode)
         named = (grad_output, "grad_output"), (input, "input"), (output, "output")
         g, x, y = (floating(spatial(as_array(a, n), n, self._axes), n) for a, n in named)
         rules = window_rules(x.shape, self._axes, window)

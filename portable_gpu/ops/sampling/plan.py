@@ -74,9 +74,7 @@ def variants(problem: SamplingProblem, target: Target) -> list[Variant]:
     computing = multiply_adds_of(problem) / (costs.multiply_adds * units)
     return [
         Variant(
-            path=kernel.template,
             name=kernel.template,
-            kind=kernel.template,
             estimate=overlapped(computing, problem.nbytes / (costs.bandwidth * units)),
             launches=1,
             why=_WHY[kernel.template],

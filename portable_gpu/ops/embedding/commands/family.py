@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from math import prod
 from typing import Any
 
@@ -83,14 +84,11 @@ _GATHER = OperationRecord(
     shapes=cases.shapes,
     typical=Typical(((100, 64),), function=_warmed_gather),
 )
-_SUM = OperationRecord(
+_SUM = replace(
+    _GATHER,
     name="embedding_backward",
     function=embedding_backward,
-    explain=explain,
     specializations=sum_kernels,
-    compiled=("float32", "float16"),
-    extents=2,
-    shapes=cases.shapes,
     typical=Typical(((100, 64),), function=_warmed_sum),
 )
 _BENCHMARK = Benchmark(

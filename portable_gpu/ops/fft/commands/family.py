@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
 from portable_gpu.ops.family import Benchmark, Compiled, Family, OperationRecord, Sizes, Typical
@@ -16,6 +17,7 @@ from portable_gpu.ops.fft.commands.checks import checks
 from portable_gpu.ops.fft.commands.contested import CONTESTED
 from portable_gpu.ops.fft.commands.random_sizes import COMPLEX, REAL
 
+_CALLS = Typical(((1024,), (1000, 64)), options=cases.each_axis)
 _FFT = OperationRecord(
     name="fft",
     function=fft,
@@ -24,21 +26,15 @@ _FFT = OperationRecord(
     compiled=("complex64", "complex128"),
     shapes=cases.shapes,
     options=cases.options,
-    typical=Typical(
-        ((1024,), (1000, 64)), options=cases.each_axis, function=partial(cases.warmed, "fft")
-    ),
+    typical=replace(_CALLS, function=partial(cases.warmed, "fft")),
 )
-_RFFT = OperationRecord(
+_RFFT = replace(
+    _FFT,
     name="rfft",
     function=rfft,
-    explain=explain,
     specializations=rfft_specializations,
     compiled=("float32", "float64"),
-    shapes=cases.shapes,
-    options=cases.options,
-    typical=Typical(
-        ((1024,), (1000, 64)), options=cases.each_axis, function=partial(cases.warmed, "rfft")
-    ),
+    typical=replace(_CALLS, function=partial(cases.warmed, "rfft")),
 )
 _TIMED = Benchmark(
     # Many lines of lengths with and without larger primes, single ones, axes together and strided.
@@ -62,23 +58,15 @@ _TIMED = Benchmark(
     random=COMPLEX,
     contested=CONTESTED,
 )
-_TIMED_REAL = Benchmark(
+_TIMED_REAL = replace(
+    _TIMED,
     sizes=Sizes(
         cpu="10000:64,1000:1000,1000:1024,1000:1009,250:4096,2^16,1000000,2^20,2^22,1024x1024",
         gpu="2^20:64,65536:1000,65536:1024,65536:1009,16384:4096,2^20,2^24,4096x4096",
     ),
     roofline=Sizes(cpu="1000:1024", gpu="65536:1024"),
-    flop=_TIMED.flop,
-    bytes=_TIMED.bytes,
-    oracle=cases.oracle,
-    like_numpy=cases.like_numpy,
-    form=_TIMED.form,
-    label=_TIMED.label,
-    by_flop=True,
-    variants=cases.variants,
-    batched=True,
-    call=cases.call,
     random=REAL,
+    contested=None,
 )
 FFT = Family(
     name="fft",

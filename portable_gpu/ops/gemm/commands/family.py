@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from portable_gpu.dtypes import bfloat16
 from portable_gpu.ops.family import (
     USUAL_DTYPES,
@@ -38,15 +40,8 @@ _GEMM = OperationRecord(
     transposes=("trans_a", "trans_b"),
     typical=Typical(_SIZES, common=True, function=matmul),  # which takes integers too
 )
-_MATMUL = OperationRecord(
-    name="matmul",
-    function=matmul,
-    explain=explain,
-    extents=3,
-    shapes=cases.shapes,
-    options=cases.options,
-    transposes=("trans_a", "trans_b"),
-    typical=Typical(_SIZES),
+_MATMUL = replace(
+    _GEMM, name="matmul", function=matmul, specializations=None, typical=Typical(_SIZES)
 )
 # Extents are those of tutorials and of open issues of peers: flat matrices, CLBlast #520
 # (8 x 3200 x 3200), #333 (400 x 1100000 x 400).

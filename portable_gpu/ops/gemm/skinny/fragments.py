@@ -223,16 +223,13 @@ def variant(problem: GemmProblem, target: Target, table: TuningTable) -> Variant
     bandwidth = DeviceCosts.of("device", target).bandwidth * target.compute_units
     reread = kernel.blocks * p.n * p.k * p.b.elem.itemsize
     return Variant(
-        path="skinny",
         name="skinny",
-        kind="skinny",
         estimate=p.bytes / bandwidth + reread * costs.reread + costs.start,
         launches=1,
         why=f"{p.n} column(s) for matrix instructions of warps, which read A in place",
         texts=lambda: [kernel.spec],
         bind=lambda engine: SkinnyPlan(engine, p, kernel),
-        policy=policy,
-        origin=kernel.row.origin,
+        row=kernel.row,
         details={
             "group size": policy.group_size,
             "blocks": kernel.blocks,
@@ -240,7 +237,6 @@ def variant(problem: GemmProblem, target: Target, table: TuningTable) -> Variant
             "flop": p.flop,
             "bytes": p.bytes,
         },
-        evidence=kernel.row.evidence,
     )
 
 

@@ -71,13 +71,11 @@ _LAYER_NORM = OperationRecord(
     shapes=norms.shapes,
     options=_normalized_shape,
 )
-_RMS_NORM = OperationRecord(
+_RMS_NORM = replace(
+    _LAYER_NORM,
     name="rms_norm",
     function=rms_norm,
     explain=explainer_of_rows("norm", _rows_of_layers, frozenset(("rms",))),
-    specializations=builder("norm", _STATISTICS),
-    shapes=norms.shapes,
-    options=_normalized_shape,
 )
 
 
@@ -101,13 +99,12 @@ _BATCH_NORM = OperationRecord(
     shapes=norms.shapes,
     options=lambda case: {"running_mean": None, "running_var": None, "training": True},
 )
-_GROUP_NORM = OperationRecord(
+_GROUP_NORM = replace(
+    _BATCH_NORM,
     name="group_norm",
     function=group_norm,
     explain=explainer_of_rows("norm", _rows_of_groups, _STATISTICS),
     specializations=with_channels(builder("norm", _STATISTICS)),
-    extents=4,
-    shapes=norms.shapes,
     options=lambda case: {"num_groups": norms.groups_of(case.extents)},
 )
 _CROSS_ENTROPY = OperationRecord(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from math import prod
 from typing import Any
@@ -83,13 +84,11 @@ _SGD = OperationRecord(
     shapes=lambda case: (case.extents, case.extents),
     typical=Typical(((1000,),), function=partial(_warmed, sgd_step, 1, lr=0.1, momentum=0.9)),
 )
-_ADAM = OperationRecord(
+_ADAM = replace(
+    _SGD,
     name="adam_step",
     function=adam_step,
-    explain=explain,
     specializations=adam_kernels,
-    compiled=("float32", "float16"),
-    shapes=lambda case: (case.extents, case.extents),
     typical=Typical(((1000,),), function=partial(_warmed, adam_step, 2, step=1)),
 )
 _BENCHMARK = Benchmark(
