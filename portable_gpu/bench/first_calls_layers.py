@@ -1,4 +1,8 @@
-"""The first calls of ``portable_gpu.nn``: each function once, on small arrays of usual shapes."""
+"""The first calls of ``portable_gpu.nn``: each function once, on small arrays of usual shapes.
+
+In the tables below, ``nn`` is that module, ``f`` the function that has the name of the entry, and
+``o`` the :class:`LayerOperands`.
+"""
 
 from __future__ import annotations
 
@@ -18,18 +22,23 @@ _ACTIVATIONS = (
 
 
 class LayerOperands:
-    """NumPy's arrays of the calls, float32, by the number of spatial axes.
+    """NumPy's arrays of the calls; those of floating-point numbers are float32.
 
     Attributes:
-        x: Images.
-        small: Images of half the extents, such as results of pooling.
-        indices: The places of ``small`` in the planes of ``x``.
-        rows, matrix, table: Rows of ``_CLASSES``; a weight; an embedding of ``_CLASSES``.
+        x: For each number of spatial axes, images.
+        small: Likewise, images of half the extents, such as results of pooling.
+        indices: Likewise, the places of the elements of ``small`` in the planes of ``x``.
+        weight: Likewise, the filters of a convolution.
+        rows: Rows of ``_CLASSES`` numbers.
+        matrix: The weight of a linear layer that takes these rows.
+        table: The vectors of an embedding, one for each class.
         targets: A class for each row.
         heads: Queries, keys or values.
-        states: A parameter, its gradient and the state of an optimiser.
+        sums: A number for each query.
+        states: A parameter, its gradient and the two states of an optimiser.
         row: A number for each place of a row.
         channel, mean, scale: A number for each channel.
+        one: The number 1, the gradient of a loss.
     """
 
     def __init__(self) -> None:

@@ -61,7 +61,7 @@ CLIMBED = tuple(name for name, benchmark in BENCHMARKS.items() if benchmark.ladd
 
 
 def ladders(operation: str, engine: Engine) -> list[Ladder]:
-    """The ladders of an operation, or of all."""
+    """Return the ladders of an operation, or of all operations for the name :data:`EVERY`."""
     return [
         ladder
         for name, benchmark in BENCHMARKS.items()
@@ -71,14 +71,14 @@ def ladders(operation: str, engine: Engine) -> list[Ladder]:
 
 
 def climb(bench: Bench, ladder: Ladder) -> Iterator[Remark | LadderTimes]:
-    """Time a ladder: remarks on the way, and the ladder at the end."""
+    """Time a ladder; yield remarks about what is left out or wrong, and at the end the times."""
     contenders: list[Contender] = [
         *map(_RungContender, ladder.rungs),
         Ours(bench.engine),
         *bench.peers,
     ]
     rows = []
-    known: dict[str, float] = {}  # seconds for each flop, on the size before
+    known: dict[str, float] = {}  # each contender's seconds for a flop, on the size before
     sizes = parse_sizes(ladder.sizes)
     for case in cases(ladder.operation, [ladder.dtype], sizes, bench.engine.target.is_cpu):
         inputs = bench.inputs(case)

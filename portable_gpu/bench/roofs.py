@@ -26,9 +26,13 @@ from portable_gpu.ops.registry import BENCHMARKS
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.targets import Target
 
-_CHAINS = 12  # independent sums: latency times issue width of today's cores
-_COPIED = 1 << 28  # bytes
-_LONG_ENOUGH, _LARGEST = 1e-3, 8192  # seconds of a product on matrix units, and its extents
+#: Independent sums of a work-item: the latency of a multiply-add times those started in a cycle.
+_CHAINS = 12
+#: The most bytes of a buffer that is copied.
+_COPIED = 1 << 28
+#: A product on matrix units is timed once it takes so many seconds, or has such extents.
+_LONG_ENOUGH, _LARGEST = 1e-3, 8192
+_FLAGS = cl.mem_flags
 
 
 @dataclass(frozen=True)
@@ -50,11 +54,11 @@ class Roofs:
     matrix: Mapping[str, Statistic] = field(default_factory=dict)
 
     def flops(self, case: Case) -> float:
-        """The roof of a case's arithmetic (16-bit floats compute in float)."""
+        """The largest flop/s of a case's arithmetic; 16-bit floats are computed in float."""
         return self._arithmetic(case)[0]
 
     def seconds(self, case: Case) -> float:
-        """The least time of a case: that of its traffic or of its arithmetic."""
+        """The least seconds of a case: those of its traffic or those of its arithmetic."""
         return max(case.bytes / self.copy.median, case.flop / self.flops(case))
 
     def limit(self, case: Case) -> str:
@@ -63,6 +67,7 @@ class Roofs:
         return "copy" if case.bytes / self.copy.median >= case.flop / flops else name
 
     def _arithmetic(self, case: Case) -> tuple[float, str]:
+        """Return the flop/s of the roof of a case's arithmetic, and the name of the roof."""
         fma = self.fma[element(dtype_of(case.dtype)).real].median, "fma"
         if case.type not in self.matrix or not BENCHMARKS[case.operation].on_matrix_units:
             return fma
@@ -93,7 +98,7 @@ class Roofs:
         return replace(self, matrix=matrix)
 
     def share(self, case: Case, seconds: float) -> float:
-        """The part of the roof that a time reaches."""
+        """Return the part of the roof, from 0 to 1, that a call of so many seconds reaches."""
         return self.seconds(case) / seconds
 
 
@@ -108,29 +113,29 @@ def measure_roofs(engine: Engine, turns: int, cases: Sequence[Case] = ()) -> Roo
     Raises:
         BuildError: The driver refused a kernel.
     """
-    kinds = ["float", "double"] if engine.target.fp64 else ["float"]
+    reals = ["float", "double"] if engine.target.fp64 else ["float"]
+    # Each is a prepared call, and its work: bytes or floating-point operations.
     copied = _copy(engine)
-    result = {kind: _multiply_adds(engine, kind) for kind in kinds}
+    multiply_adds = {real: _multiply_adds(engine, real) for real in reals}
     true_units = engine.target.matrix_units and not engine.target.forced  # not emulated ones
     types = [case.type for case in cases if BENCHMARKS[case.operation].on_matrix_units]
     requested = dict.fromkeys(types if true_units else ())
-    large = {kind: item for kind in requested if (item := _product(engine, kind))}
-    every = [copied, *result.values(), *large.values()]
-    sides = [side for side, _ in every]
-    calls = [calls_a_turn(warm_up(side)) for side in sides]
-    times = alternate(sides, calls, turns)
+    products = {kind: item for kind in requested if (item := _product(engine, kind))}
+    measured = [copied, *multiply_adds.values(), *products.values()]
+    calls = [call for call, _ in measured]
+    times = alternate(calls, [calls_a_turn(warm_up(call)) for call in calls], turns)
     copy, *rates = (
-        Statistic.of(work / seconds for seconds in item)
-        for (_, work), item in zip(every, times, strict=True)
+        Statistic.of(work / seconds for seconds in times_of_call)
+        for (_, work), times_of_call in zip(measured, times, strict=True)
     )
-    fma = dict(zip(result, rates, strict=False))
-    return Roofs(copy, fma, dict(zip(large, rates[len(fma) :], strict=True)))
+    fma = dict(zip(multiply_adds, rates, strict=False))
+    return Roofs(copy, fma, dict(zip(products, rates[len(fma) :], strict=True)))
 
 
 def _product(engine: Engine, kind: str) -> tuple[Prepared, int] | None:
-    """A large product of a type as ``--dtype`` takes it, and its floating-point operations.
+    """Return a large product of a type as ``--dtype`` takes it, and its floating-point operations.
 
-    ``None`` where matrix units do not take it.
+    It is ``None`` where matrix units do not take it.
     """
     extent = 256
     dtype, _, manner = kind.partition(":")
@@ -170,7 +175,7 @@ def specializations(target: Target, real: str) -> tuple[Specialization, Speciali
 
 
 def _copy(engine: Engine) -> tuple[Prepared, int]:
-    """A copy between buffers far larger than any cache."""
+    """Return a copy between buffers far larger than any cache, and the bytes that it moves."""
     target = engine.target
     nbytes = min(_COPIED, target.facts.max_alloc_size // 4, target.facts.global_mem_size // 16)
     spec, _ = specializations(target, "float")
@@ -188,7 +193,7 @@ def _copy(engine: Engine) -> tuple[Prepared, int]:
 
 
 def _multiply_adds(engine: Engine, real: str) -> tuple[Prepared, int]:
-    """Chains of multiply-adds in registers, and their floating-point operations."""
+    """Return chains of multiply-adds in registers, and their floating-point operations."""
     target = engine.target
     _, spec = specializations(target, real)
     kernel = cl.Kernel(engine.programs.program(spec), "multiply_adds")
@@ -200,9 +205,6 @@ def _multiply_adds(engine: Engine, real: str) -> tuple[Prepared, int]:
     lanes = lanes if target.is_cpu else 1
     work = 2 * _steps(target) * _CHAINS * lanes * group * groups
     return _prepared(engine, kernel, group, groups, arguments), work
-
-
-_FLAGS = cl.mem_flags
 
 
 def _grid(target: Target) -> tuple[int, int]:

@@ -12,7 +12,8 @@ from portable_gpu.codegen.syntax import Literal
 from portable_gpu.codegen.terms import OPERATORS, Term, Terms
 from portable_gpu.errors import ArgumentError, UnsupportedError
 
-_OPERATORS = {"*": "multiply", "/": "divide", "**": "power"}
+#: The ends of the names of the C functions that compute operators and comparisons.
+_ARITHMETIC = {"*": "multiply", "/": "divide", "**": "power"}
 _COMPARISONS = {"==": "equal", "<": "less", "<=": "less_equal"}
 _MIRRORED = {">": "<", ">=": "<="}
 #: Functions of one complex number whose result is complex.
@@ -22,7 +23,7 @@ _FUNCTIONS = frozenset(
         "tanh",
     )
 )  # fmt: skip
-#: The functions that a C function calls.
+#: The further C functions that a C function calls.
 _NEEDS = {
     "complex_power": ("complex_multiply", "complex_divide", "complex_exp", "complex_log"),
     "complex_tan": ("complex_tanh",), "complex_sign": ("complex_absolute",),
@@ -33,7 +34,8 @@ ELEMENTARY = frozenset(
     f"complex_{name}"
     for name in ("cos", "cosh", "exp", "log", "power", "sin", "sinh", "sqrt", "tan", "tanh")
 )
-_REAL = {"absolute": "complex_absolute", "angle": "complex_angle"}
+#: Functions of one complex number whose result is real, and the C functions that compute them.
+_REAL_FUNCTIONS = {"absolute": "complex_absolute", "angle": "complex_angle"}
 
 
 class ComplexTerms(Terms):
@@ -103,8 +105,8 @@ class ComplexTerms(Terms):
         a, b = self._complex(left), self._complex(right)
         if sign in ("+", "-"):
             return Term(f"({a} {sign} {b})", "complex")
-        if sign in _OPERATORS:
-            return Term(self.call(f"complex_{_OPERATORS[sign]}", self._ctype, a, b), "complex")
+        if sign in _ARITHMETIC:
+            return Term(self.call(f"complex_{_ARITHMETIC[sign]}", self._ctype, a, b), "complex")
         if sign in _COMPARISONS:
             return Term(self.call(f"complex_{_COMPARISONS[sign]}", self._ctype, a, b), "mask")
         raise ArgumentError(f"{sign} takes real numbers; an operand is complex")
@@ -123,8 +125,8 @@ class ComplexTerms(Terms):
             return Term(text, "complex")
         if len(given) > 1:
             raise UnsupportedError(f"{word} of complex numbers is not supported")
-        if name in _REAL:
-            return Term(self.call(_REAL[name], t, *texts), t)
+        if name in _REAL_FUNCTIONS:
+            return Term(self.call(_REAL_FUNCTIONS[name], t, *texts), t)
         if name in ("real", "imag"):
             return Term(f"({texts[0]}).{'x' if name == 'real' else 'y'}", t)
         if name == "conjugate":

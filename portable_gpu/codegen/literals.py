@@ -10,7 +10,9 @@ FLOATING = ("float", "double")
 def fits(value: int, ctype: str) -> bool:
     """Return whether an integer type of C holds a value."""
     bits = 8 * SCALAR_BYTES[ctype]
-    return 0 <= value < 1 << bits if ctype[0] == "u" else -1 << bits - 1 <= value < 1 << bits - 1
+    if ctype[0] == "u":
+        return 0 <= value < (1 << bits)
+    return -(1 << (bits - 1)) <= value < (1 << (bits - 1))
 
 
 def literal(value: int, ctype: str) -> str:
@@ -20,10 +22,10 @@ def literal(value: int, ctype: str) -> str:
         return f"({text})" if value < 0 else text
     bits = 8 * SCALAR_BYTES[ctype]
     value &= (1 << bits) - 1
-    if ctype[0] != "u" and value >> bits - 1:
+    if ctype[0] != "u" and value >> (bits - 1):
         value -= 1 << bits
     end = {"uint": "u", "long": "L", "ulong": "UL"}.get(ctype, "")
-    if value == -1 << bits - 1 and bits >= 32:
+    if value == -(1 << (bits - 1)) and bits >= 32:  # its positive number is not of the type
         return f"({value + 1}{end} - 1)"
     text = f"{value}{end}"
     if bits < 32:
@@ -37,19 +39,25 @@ def of_floating_type(text: str, ctype: str) -> str:
 
 
 def intermediate_type(given: str, ctype: str) -> str | None:
-    """Return the type by which floats are converted to a short integer type; ``None`` if directly.
+    """Return the type to which a value is converted before its conversion to ``ctype``.
 
-    C does not define the conversion of a number that the integer type cannot hold.  By way of a
-    longer type, results are those of NumPy on a PC.
+    It is ``None`` where the value is converted directly.
+
+    Args:
+        given: The type of the value.
+        ctype: The type of the result.
+
+    C does not define the conversion of a floating-point number to an integer type that cannot hold
+    it.  By way of a longer integer type, results are those of NumPy on a PC.
     """
     if given not in FLOATING:
         return None
     return {"uint": "long"}.get(ctype, "int" if SCALAR_BYTES[ctype] < 4 else None)
 
 
-def cast_from(text: str, kind: str, ctype: str) -> str:
-    """Return the conversion of a single value of one C type to another."""
-    between = intermediate_type(kind, ctype)
+def cast_from(text: str, given: str, ctype: str) -> str:
+    """Return the conversion of a single value of the C type ``given`` to another type."""
+    between = intermediate_type(given, ctype)
     return f"(({ctype})({between}){text})" if between else f"(({ctype}){text})"
 
 

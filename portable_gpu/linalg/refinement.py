@@ -40,6 +40,8 @@ class Formula(NamedTuple):
     by_numpy: Callable[..., Any]
 
 
+# In these: x is the solution (or its residual), d the correction, y the corrected solution, r the
+# residual, e and f the backward errors after and before the correction; a and b are norms.
 _CORRECTED = Formula("x + d", lambda x, d: x + d)
 _BETTER = Formula("e < f ? y : x", lambda e, f, y, x: np.where(e < f, y, x))
 _SMALLER = Formula("e < f ? e : f", lambda e, f: np.where(e < f, e, f))
@@ -89,13 +91,13 @@ class DenseSystem:
 
 
 def refined(
-    a: Any, b: Any, solved: Callable[[Any], Any], refine: str | int, place: Place
+    a: Any, b: Any, solve: Callable[[Any], Any], refine: str | int, place: Place
 ) -> tuple[Any, bool]:
     """Solve ``A X = B`` by an inaccurate solver and corrections.
 
     Args:
         a, b: Matrices of one dtype, in which residuals are computed.
-        solved: Returns an approximation of ``A^-1 R`` for a residual R, or for B.
+        solve: Returns an approximation of ``A^-1 R`` for a residual R, or for B.
         refine: The number of corrections, or ``auto``.
         place: Where to run.
 
@@ -104,18 +106,18 @@ def refined(
         and waits for each check; else this is True.
     """
     if not b.size or not a.size:
-        return solved(b), True
-    return refined_by(DenseSystem(a, place), b, solved, refine, place)
+        return solve(b), True
+    return refined_by(DenseSystem(a, place), b, solve, refine, place)
 
 
 def refined_by(
-    system: System, b: Any, solved: Callable[[Any], Any], refine: str | int, place: Place
+    system: System, b: Any, solve: Callable[[Any], Any], refine: str | int, place: Place
 ) -> tuple[Any, bool]:
     """Solve like :func:`refined`, for any kind of matrix; ``b`` is not empty and has its dtype."""
     if b.ndim == 1:
-        x, is_good = refined_by(system, columns(b), solved, refine, place)
+        x, is_good = refined_by(system, columns(b), solve, refine, place)
         return vectors(x), is_good
-    return _Refinement(system, b, solved, place).run(refine)
+    return _Refinement(system, b, solve, place).run(refine)
 
 
 def corrections(refine: Any) -> str | int | None:
@@ -139,21 +141,21 @@ def corrections(refine: Any) -> str | int | None:
 class _Refinement:
     """The corrections of one system.
 
-    Complex numbers are handled as pairs of real numbers: arrays have one more axis for these, along
-    which errors have extent 1, as along the rows.
+    Complex numbers are handled as pairs of real numbers, by one more axis of the arrays.  An error
+    of a column has extent 1 along the axis of rows, and along that of pairs.
     """
 
-    def __init__(self, system: System, b: Any, solved: Callable[[Any], Any], place: Place) -> None:
-        self.system, self.solved, self.place = system, solved, place
+    def __init__(self, system: System, b: Any, solve: Callable[[Any], Any], place: Place) -> None:
+        self.system, self.solve, self.place = system, solve, place
         self.b = system.spread(b)
-        self.norm = parts(self._largest(system.sums, (-2,)))
-        self.of_b = self._largest(parts(self.b), (-3, -1))
+        self.norm_of_a = parts(self._largest(system.sums, (-2,)))
+        self.norm_of_b = self._largest(parts(self.b), (-3, -1))
 
     def run(self, refine: str | int) -> tuple[Any, bool]:
         """Return the solution, and whether its backward error is within the tolerance."""
         waits = refine == "auto"
         tolerance, before = self.system.tolerance, np.inf
-        x = self.solved(self.b)
+        x = self.solve(self.b)
         r, error = self.judged(x)
         for _ in range(_MAX_CORRECTIONS) if waits else range(int(refine)):
             if waits:
@@ -167,14 +169,16 @@ class _Refinement:
         return x, not waits
 
     def judged(self, x: Any) -> tuple[Any, Any]:
-        """Return the residual, and the backward error of each column."""
+        """Return the residual of a solution, and the backward error of each column."""
         r = self.system.residual(self.b, x)
-        of_r, of_x = (self._largest(parts(array), (-3, -1)) for array in (r, x))
-        return r, self._computed(_BACKWARD_ERROR, r=of_r, a=self.norm, x=of_x, b=self.of_b)
+        norm_of_r, norm_of_x = (self._largest(parts(array), (-3, -1)) for array in (r, x))
+        return r, self._computed(
+            _BACKWARD_ERROR, r=norm_of_r, a=self.norm_of_a, x=norm_of_x, b=self.norm_of_b
+        )
 
     def corrected(self, x: Any, r: Any, error: Any) -> tuple[Any, Any, Any]:
         """Correct the columns whose error decreases; return solution, residual and errors."""
-        y = self._of_parts(_CORRECTED, {}, x=x, d=self.solved(r))
+        y = self._of_parts(_CORRECTED, {}, x=x, d=self.solve(r))
         s, new = self.judged(y)
         errors = {"e": new, "f": error}
         x = self._of_parts(_BETTER, errors, x=x, y=y)
@@ -187,12 +191,14 @@ class _Refinement:
         return joined(self._computed(formula, **views, **errors))
 
     def _computed(self, formula: Formula, **operands: Any) -> Any:
+        """Compute a formula by NumPy if all operands are small, else by a kernel."""
         if all(_is_small(operand) for operand in operands.values()):
             with np.errstate(all="ignore"):
                 return formula.by_numpy(**operands)
         return elementwise(formula.expression, **operands, **self.place.options)
 
     def _largest(self, x: Any, axes: tuple[int, ...] | None) -> Any:
+        """Return the largest magnitude along some axes, or of all elements."""
         keep = axes is not None
         if _is_small(x):
             return np.abs(x).max(axis=axes, keepdims=keep)

@@ -49,10 +49,15 @@ class OrderedOperation:
         *place: Any,
         **places: Any,
     ) -> Any:
-        """Call it; arguments: see :class:`Operation`."""
-        first = out[0] if isinstance(out, tuple) and out else out
+        """Call it.
+
+        Args:
+            inputs, options, out, scalars: See :meth:`Operation.call`.
+            place, places: The engine, the queue and the events to wait for, by position or by name.
+        """
+        out_of_first = out[0] if isinstance(out, tuple) and out else out
         order = None
-        if first is None and len(inputs) > self._like:
+        if out_of_first is None and len(inputs) > self._like:
             order = order_of_axes(inputs[self._like])
         if order is None:
             return self._operation.call(inputs, (*options, None), out, scalars, *place, **places)
@@ -73,9 +78,10 @@ class OrderedOperation:
 def _in_order_of_axes(
     normalise: Callable[[CallArguments], Invocation],
 ) -> Callable[[CallArguments], Invocation]:
-    """The function ``normalise`` for arguments whose axes are in another order.
+    """Return the function ``normalise`` for arguments whose axes are in another order.
 
-    The last option is that order, and the indices of the inputs that have it; or ``None``.
+    The last option of a call is a pair of that order and the indices of the inputs that have it, or
+    ``None``.
     """
 
     def ordered(arguments: CallArguments) -> Invocation:
@@ -87,7 +93,7 @@ def _in_order_of_axes(
         inputs = _transposed(arguments.inputs, indices, back)
         invocation = normalise(arguments._replace(inputs=inputs, options=tuple(options)))
         plan_of = invocation.plan
-        result = len(invocation.inputs)
+        result = len(invocation.inputs)  # the index of its view
 
         def plan(engine: Engine, views: Sequence[View]) -> Plan:
             logical = list(views)
@@ -132,5 +138,5 @@ def elementwise_like(
 def _transposed(
     arrays: Sequence[Any], indices: Sequence[int], order: Sequence[int]
 ) -> tuple[Any, ...]:
-    """The arrays, with permuted axes of those at some indices."""
+    """Return the arrays, with permuted axes of those at some indices."""
     return tuple([x.transpose(order) if k in indices else x for k, x in enumerate(arrays)])

@@ -64,7 +64,7 @@ def get(array: Any, queue: cl.CommandQueue | None = None, into: Any = None) -> A
 def get_async(
     array: Array, queue: cl.CommandQueue | None = None, into: Any = None
 ) -> tuple[Any, cl.Event]:
-    """``Array.get_async``."""
+    """Start to copy the values; return the NumPy array and the event: ``Array.get_async``."""
     array.check()
     queue_of_copy = _queue(array, queue)
     if into is not None:
@@ -85,7 +85,7 @@ def get_async(
 def put(
     array: Array, values: Any, queue: cl.CommandQueue | None = None, asynchronous: bool = False
 ) -> None:
-    """``Array.set``."""
+    """Copy values of NumPy to the device: ``Array.set``."""
     _check_host(array, values, "ary")
     if not array.size:
         return
@@ -105,7 +105,7 @@ def put(
         np.ndarray(array.shape, array.dtype, span, array.offset - low, array.strides)[...] = values
     before = _before(array, queue_of_copy)
     if not asynchronous:
-        _now(queue_of_copy, array.base_data, span, low, before, True)
+        _copy_and_wait(queue_of_copy, array.base_data, span, low, before, True)
         return
     event = cl.enqueue_copy(
         queue_of_copy, array.base_data, span, dst_offset=low, wait_for=before, is_blocking=False
@@ -120,7 +120,7 @@ def mapped(
     is_blocking: bool = True,
     wait_for: Sequence[cl.Event] | None = None,
 ) -> Any:
-    """``Array.map_to_host``."""
+    """Map the memory of an array to the host's addresses: ``Array.map_to_host``."""
     array.check()
     queue_of_map = _queue(array, queue)
     if not array.size or not isinstance(array.base_data, cl.MemoryObjectHolder):
@@ -139,7 +139,10 @@ def mapped(
 
 
 def _read(array: Any, queue: cl.CommandQueue, into: Any, is_blocking: bool) -> tuple[Any, Any]:
-    """Copy the values of a nonempty array to memory with its strides, or to new memory."""
+    """Copy the values of a nonempty array; return them, and the event unless the copy blocks.
+
+    They go to ``into``, which has the strides of the array, or to new memory.
+    """
     check_extent(array, extent(array))
     low, end = bounds(array, array.offset)
     span = end - low
@@ -155,7 +158,7 @@ def _read(array: Any, queue: cl.CommandQueue, into: Any, is_blocking: bool) -> t
         memory = result
     before = _before(array, queue)
     if is_blocking:
-        _now(queue, array.base_data, memory, low, before, False)
+        _copy_and_wait(queue, array.base_data, memory, low, before, False)
         return result, None
     event = cl.enqueue_copy(
         queue, memory, array.base_data, src_offset=low, wait_for=before, is_blocking=False
@@ -163,7 +166,7 @@ def _read(array: Any, queue: cl.CommandQueue, into: Any, is_blocking: bool) -> t
     return result, event
 
 
-def _now(
+def _copy_and_wait(
     queue: cl.CommandQueue,
     memory: Any,
     values: np.ndarray[Any, Any],
@@ -171,7 +174,10 @@ def _now(
     before: list[cl.Event],
     writes: bool,
 ) -> None:
-    """Copy between a buffer and a NumPy array, and wait.  Small copies do not open an engine."""
+    """Copy from a buffer to a NumPy array, or with ``writes`` in the other direction, and wait.
+
+    Small copies do not open an engine.  The copy waits for the events ``before``.
+    """
     copy: Callable[..., Any] = staging.enqueue_copy
     if values.nbytes >= staging.LEAST:
         copy = state_for([], None, queue).engine.staging.copy
@@ -179,6 +185,7 @@ def _now(
 
 
 def _queue(array: Any, queue: Any) -> cl.CommandQueue:
+    """Return the queue of a copy: the caller's, or else that of the array."""
     fork.refuse()
     if queue is not None:
         return of_kind(queue, cl.CommandQueue, "queue", "a pyopencl.CommandQueue or None")

@@ -66,7 +66,7 @@ def lower_on_device(
 def _checked(
     numeric: Numeric, queue: cl.CommandQueue, data: Any, pairs: _Pairs, triangle: str | None
 ) -> Any | None:
-    differ: list[bool] = []
+    differ: list[bool] = []  # not empty once a thread finds a difference
     with meanwhile(_comparisons(pairs, differ), min(cores(), _MAX_THREADS)):
         stored = asarray(data, queue=queue)
         flag = asarray(np.zeros(1, np.int32), queue=queue)

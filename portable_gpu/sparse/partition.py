@@ -48,8 +48,9 @@ class Partition:
 
     Attributes:
         ends: One more than the number of each part's last front.
-        outer: The fronts of each part whose parent is in another part.
-        targets: The parts of these parents, ascending; each is an ancestor of those before it.
+        outer: For each part, its fronts whose parent is in another part.
+        targets: For each part, the parts of these parents, ascending; each is an ancestor of those
+            before it.
         work: Multiplications and additions of each part.
         elements: The elements of the update matrices that each part has for other parts.
         levels: Parts that do not depend on each other, level by level from the leaves.
@@ -114,8 +115,8 @@ class Partition:
                 element of an update matrix is moved to another device.
         """
         devices = [k for k, share in enumerate(shares) if share > 0]
-        starts = [self._mapped(shares), *([device] * len(self) for device in devices)]
-        best, result = min((self._time(each, shares, element_work), each) for each in starts)
+        first = [self._mapped(shares), *([device] * len(self) for device in devices)]
+        best, result = min((self._time(owners, shares, element_work), owners) for owners in first)
         for _ in range(_ROUNDS):
             before = best
             for number in range(len(self) - 1, -1, -1):
@@ -254,7 +255,7 @@ def part_ends(
 
 
 def _levels(targets: Sequence[Sequence[int]]) -> tuple[tuple[int, ...], ...]:
-    """Return the parts of each level; sources of a part are in earlier ones."""
+    """Return the parts of each level; the sources of a part are in earlier levels."""
     level = [0] * len(targets)
     for number, of_number in enumerate(targets):
         for target in of_number:

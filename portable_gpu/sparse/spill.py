@@ -42,13 +42,13 @@ class Spill:
         self._itemsize = np.dtype(dtype).itemsize
         self.nbytes = size * self._itemsize
         where = folder or tempfile.gettempdir()
-        self._where = f"{self.nbytes} bytes of a factor in {where}"
+        self._described = f"{self.nbytes} bytes of a factor in {where}"
         try:
             self._file = _without_name(os.fspath(where))
             if self.nbytes and hasattr(os, "posix_fallocate"):
                 os.posix_fallocate(self._file.fileno(), 0, self.nbytes)
         except OSError as error:
-            raise SpillError(error.errno, f"{self._where}: {error.strerror}") from error
+            raise SpillError(error.errno, f"{self._described}: {error.strerror}") from error
 
     def write(self, start: int, values: _Values) -> None:
         """Write values from element ``start`` on.
@@ -56,7 +56,7 @@ class Spill:
         Raises:
             SpillError: The write failed.
         """
-        self._each(os.pwrite, start, values)
+        self._transfer(os.pwrite, start, values)
 
     def read(self, start: int, out: _Values) -> None:
         """Fill an array with the values from element ``start`` on.
@@ -64,18 +64,25 @@ class Spill:
         Raises:
             SpillError: The read failed.
         """
-        self._each(lambda file, part, at: os.preadv(file, [part], at), start, out)
+        self._transfer(lambda file, part, at: os.preadv(file, [part], at), start, out)
 
-    def _each(self, move: Callable[[int, Any, int], int], start: int, values: _Values) -> None:
-        """Transfer all bytes; one system call transfers at most 2 GiB."""
+    def _transfer(self, move: Callable[[int, Any, int], int], start: int, values: _Values) -> None:
+        """Transfer all bytes, by several calls of ``move`` where they are more than 2 GiB.
+
+        Args:
+            move: A system call: of a file descriptor, bytes, and their offset in the file.  It
+                returns the number of bytes that it has transferred.
+            start: The number of the first element in the file.
+            values: The elements.
+        """
         data, at = values.view(np.uint8), start * self._itemsize
         while data.size:
             try:
                 done = move(self._file.fileno(), data, at)
             except OSError as error:
-                raise SpillError(error.errno, f"{self._where}: {error.strerror}") from error
+                raise SpillError(error.errno, f"{self._described}: {error.strerror}") from error
             if not done:
-                raise SpillError(0, f"{self._where}: {data.size} bytes are missing")
+                raise SpillError(0, f"{self._described}: {data.size} bytes are missing")
             data, at = data[done:], at + done
 
     def close(self) -> None:

@@ -25,9 +25,9 @@ ANY = "any"
 
 @dataclass(frozen=True)
 class Figures:
-    """The figures of one kernel, of one rule, or of the device; subclasses name them.
+    """The figures of one kernel, of one rule, or of the device.
 
-    A field is a number, or numbers by name (of shape classes).
+    The fields of a subclass are the figures: numbers, or mappings from shape classes to numbers.
     """
 
     @classmethod
@@ -49,6 +49,7 @@ class Figures:
         device_class: str,
         measured: tuple[tuple[str, str, str], ...],
     ) -> F:
+        """Return the figures ``name``; ``measured`` is :attr:`Target.figures`."""
         calibrated = {row: text for row, text, _ in measured if row == name}
         if name in calibrated:
             values = json.loads(calibrated[name])
@@ -58,7 +59,7 @@ class Figures:
 
 
 def origins(target: Target) -> dict[str, str]:
-    """Say of the figures of a target where they were measured, by the name of the row."""
+    """Map the name of each row to a text that says where a target's figures were measured."""
     result = {}
     for name in dict.fromkeys(name for name, _ in _rows()):
         device = _row_of(name, target.facts.name, target.device_class)
@@ -76,13 +77,17 @@ def by_origin(figures: Mapping[str, str]) -> dict[str, list[str]]:
 
 
 def _row_of(name: str, device: str, device_class: str) -> str:
-    """The device of the shipped row that serves a device."""
+    """Return the device of the shipped row that a device takes."""
     devices, rows = (device, f"class:{device_class}", ANY), _rows()
     return next(item for item in devices if (name, item) in rows)
 
 
 def for_any(name: str) -> Mapping[str, Any]:
-    """The values of the row that serves every class without one; KeyError if there is none."""
+    """Return the values of the row for any device.
+
+    Raises:
+        KeyError: There is no such row.
+    """
     return _rows()[name, ANY]
 
 

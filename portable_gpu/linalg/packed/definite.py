@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyopencl as cl
@@ -40,6 +40,14 @@ from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.plan import Plan, Step, Steps
 from portable_gpu.runtime.views import AnyArray, View, as_array
 from portable_gpu.typing import of_one, of_two
+
+
+class _Triangle(NamedTuple):
+    """How a solve takes the lower triangle M that is in memory: as M, M^T, conj(M) or M^H."""
+
+    transposed: bool
+    conjugated: bool
+    unit_diagonal: bool
 
 
 @of_one
@@ -172,8 +180,10 @@ def solve_triangular(
     op, lower = transposition(trans), flag(lower, "lower")
     unit = flag(unit_diagonal, "unit_diagonal")
     # A's memory holds a lower triangle: an upper A is its transpose.
-    solves = (((op != "N") != (not lower), op == "C", unit),)
-    return _solve(ap, b, solves, side, overwrite_b, out, check, precision, engine, queue, wait_for)
+    triangles = (_Triangle((op != "N") != (not lower), op == "C", unit),)
+    return _solve(
+        ap, b, triangles, side, overwrite_b, out, check, precision, engine, queue, wait_for
+    )
 
 
 @of_two
@@ -209,10 +219,10 @@ def cho_solve(
         Stability, 2002, theorem 10.4).
     """
     lower = flag(lower, "lower")
-    # L L^H; or, with the memory's M = U^T, U^H U = conj(M) M^T.
-    solves = ((False, not lower, False), (True, lower, False))
+    # A is M M^H with M = L in memory; or it is U^H U = conj(M) M^T with M = U^T in memory.
+    triangles = _Triangle(False, not lower, False), _Triangle(True, lower, False)
     return _solve(
-        ap, b, solves, "left", overwrite_b, out, check, precision, engine, queue, wait_for
+        ap, b, triangles, "left", overwrite_b, out, check, precision, engine, queue, wait_for
     )
 
 
@@ -222,7 +232,7 @@ def cho_solve(
 def _solve(
     ap: Any,
     b: Any,
-    solves: tuple[tuple[bool, bool, bool], ...],
+    triangles: tuple[_Triangle, ...],
     side: str,
     overwrite_b: bool,
     out: Any,
@@ -232,10 +242,7 @@ def _solve(
     queue: cl.CommandQueue | None,
     wait_for: Sequence[cl.Event] | None,
 ) -> Any:
-    """Solve one or two triangular systems in turn.
-
-    Each of ``solves`` is: whether it is transposed, conjugated, and has a unit diagonal.
-    """
+    """Solve one or two triangular systems in turn; other arguments: :func:`solve_triangular`."""
     overwrite = flag(overwrite_b, "overwrite_b")
     one_of(side, ("left", "right"), "side")
     one_of(check, CHECKS, "check")
@@ -243,13 +250,13 @@ def _solve(
     if overwrite:
         _, out = in_its_place(b, out, "overwrite_b")
         inputs = (ap,)
-    options = solves, side, check, precision
+    options = triangles, side, check, precision
     return _SOLVE.call(inputs, options, out, (), engine, queue, wait_for)
 
 
 def _normalise_solve(arguments: CallArguments) -> Invocation:
     out = arguments.out
-    solves, side, check, precision = arguments.options
+    triangles, side, check, precision = arguments.options
     overwrite = len(arguments.inputs) == 1
     ap, n = packed_array(arguments.inputs[0])
     b = as_array(out if overwrite else arguments.inputs[1], "b", overwrite)
@@ -262,13 +269,13 @@ def _normalise_solve(arguments: CallArguments) -> Invocation:
 
     def plan(engine: Engine, views: Sequence[View]) -> Plan:
         products = precision_of(precision, engine)
-        key = ("packed solve", solves, side, products, is_vector, *layout_key(*views))
+        key = ("packed solve", triangles, side, products, is_vector, *layout_key(*views))
         return engine.plan(
-            key, lambda: _solve_plan(engine, views, n, solves, side, products, is_vector)
+            key, lambda: _solve_plan(engine, views, n, triangles, side, products, is_vector)
         )
 
     batch = shape[:-1] if is_vector else shape[:-2]
-    unit = solves[0][2]
+    unit = triangles[0].unit_diagonal
     return Invocation(
         inputs=(ap,) if overwrite else (ap, b),
         names=("ap",) if overwrite else ("ap", "b"),
@@ -291,35 +298,36 @@ def _solve_plan(
     engine: Engine,
     views: Sequence[View],
     n: int,
-    solves: tuple[tuple[bool, bool, bool], ...],
+    triangles: tuple[_Triangle, ...],
     side: str,
     precision: str,
     is_vector: bool,
 ) -> Plan:
     """Plan the solves; operands are the triangles, B unless X overwrites it, X, and the report."""
-    line, *others = views
+    packed_view, *others = views
     if is_vector:
         others = [as_column(view, side) for view in others]
     left = side == "left"
     matrices = [Matrix(view, trans=not left) for view in others]
-    extents, (packed, *rest) = stacked([as_row(line), *matrices], others[-1].shape[:-2])
+    extents, (packed, *rest) = stacked([as_row(packed_view), *matrices], others[-1].shape[:-2])
     m = matrices[-1].shape[1]
     p = PackedProblem(n, extents, packed, precision, not engine.maps_host_memory)
     parts, partition = packed_parts(engine, p.elem), PackedPartition.of(n, m, engine.target)
-    x = len(rest)
+    at_x = len(rest)  # the index of X among the operands; the report comes after it
     steps: list[Step] = []
-    if not solves[0][2]:
-        steps.append(zeros_step(p, parts, x + 1))
+    if not triangles[0].unit_diagonal:
+        steps.append(zeros_step(p, parts, at_x + 1))
     if len(rest) == 2:
         copy = CopyProblem(n, m, extents, rest[0], rest[1])
         steps.append(Step(CopyPlan(engine, copy), (1, 2)))
-    for transposed, conj, unit in solves:
+    for transposed, conj, unit in triangles:
         solve = PackedSolve(p, m, rest[-1], transposed == left, conj, unit)
-        steps.extend(placed(solve_packed(solve, parts, partition), (0, x)))
+        steps.extend(placed(solve_packed(solve, parts, partition), (0, at_x)))
     return Steps(steps)
 
 
 def _stacks(views: Sequence[View]) -> tuple[tuple[int, ...], list[Any]]:
+    """Return the merged batch axes of packed arrays, and the arrays as operands with these."""
     return stacked([as_row(view) for view in views], views[-1].shape[:-1])
 
 

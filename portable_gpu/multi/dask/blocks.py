@@ -67,19 +67,23 @@ def map_blocks(
         raise ShapeError(f"shapes {[array.shape for array in inputs]} differ; expected equal ones")
     axes = list(range(inputs[0].ndim))
     _, inputs = da.core.unify_chunks(*(item for x in inputs for item in (x, axes)), warn=False)
-    cut = inputs[0].chunks
-    results = cut if chunks is None else tuple(tuple(extents) for extents in chunks)
-    if [len(extents) for extents in results] != [len(extents) for extents in cut]:
-        raise ShapeError(f"chunks has {results}; expected as many along each axis as {cut}")
-    name = new_name("map", function, *arrays, result_dtype, results, options)
+    input_chunks = inputs[0].chunks
+    result_chunks = input_chunks
+    if chunks is not None:
+        result_chunks = tuple(tuple(extents) for extents in chunks)
+    if [len(extents) for extents in result_chunks] != [len(extents) for extents in input_chunks]:
+        raise ShapeError(
+            f"chunks has {result_chunks}; expected as many along each axis as {input_chunks}"
+        )
+    name = new_name("map", function, *arrays, result_dtype, result_chunks, options)
     graph: Graph = {}
     for place in np.ndindex(*inputs[0].numblocks):
-        shape = tuple(extents[i] for extents, i in zip(results, place, strict=True))
+        shape = tuple(extents[i] for extents, i in zip(result_chunks, place, strict=True))
         values = list(arrays)
         for n, array in zip(where, inputs, strict=True):
             values[n] = (array.name, *place)
         graph[(name, *place)] = (partial(_call, function, options, result_dtype, shape), values)
-    return array_of(name, graph, list(inputs), results, result_dtype)
+    return array_of(name, graph, list(inputs), result_chunks, result_dtype)
 
 
 def from_npy(path: str | os.PathLike[str], chunks: Any = "auto") -> da.Array:

@@ -26,6 +26,7 @@ from portable_gpu.multi.dask.graph import (
 from portable_gpu.ops.gemm import gemm
 
 Block = np.ndarray[Any, Any]
+#: Squared distances, ascending, and the indices of the points: for each query a row.
 Nearest = tuple[Block, Block]
 #: The number of candidates beyond the neighbours.  Candidates are chosen by distances of a product,
 #: whose rounding may exchange points that are almost equally near, and compared by exact ones.
@@ -86,13 +87,13 @@ def nearest_neighbors(
         raise ArgumentError(f"k is {k}; expected 1 to {points.shape[0]}, the number of points")
     precision = precision if precision is None else check_precision(precision)
     name = new_name("nearest", points, queries, k, precision)
-    first = np.cumsum([0, *points.chunks[0]]).tolist()
+    starts = np.cumsum([0, *points.chunks[0]]).tolist()
     graph: Graph = {}
     for i in range(queries.numblocks[0]):
         leaves: list[Key] = []
         for j in range(points.numblocks[0]):
             leaves.append((f"{name}-pair", i, j))
-            task = partial(_nearest_of_chunk, first[j], k, precision)
+            task = partial(_nearest_of_chunk, starts[j], k, precision)
             graph[leaves[-1]] = (task, (points.name, j, 0), (queries.name, i, 0))
         merge = partial(_merge, k)
         add_tree(graph, (f"{name}-nearest", i), leaves, merge, merge)
@@ -109,28 +110,35 @@ def nearest_neighbors(
 
 
 def _nearest_of_chunk(
-    first: int, k: int, precision: str | None, points: Block, queries: Block
+    start: int, k: int, precision: str | None, points: Block, queries: Block
 ) -> Nearest:
-    """Return squared distances and indices of the nearest points of a chunk, for each query."""
-    count = np.minimum(k, len(points))
+    """Return squared distances and indices of the nearest points of a chunk, for each query.
+
+    Args:
+        start: The index of the chunk's first point.
+        k: The number of neighbours; a chunk with fewer points gives all of them.
+        precision: See :func:`nearest_neighbors`.
+        points, queries: The points of the chunk, and the queries.
+    """
+    count = min(k, len(points))
     squares = np.empty((len(queries), count), points.dtype)
     indices = np.empty((len(queries), count), np.int64)
     if not squares.size:
         return squares, indices
     origin = points.mean(axis=0)
-    near = np.ascontiguousarray(points - origin)
-    epilogue = Epilogue().bias(np.einsum("ij,ij->i", near, near))
-    rows = int(np.maximum(1, _PAIRS // len(points)))
+    centred = np.ascontiguousarray(points - origin)
+    epilogue = Epilogue().bias(np.einsum("ij,ij->i", centred, centred))
+    rows = max(1, _PAIRS // len(points))
     for i in range(0, len(queries), rows):
         part = slice(i, i + rows)
         with device() as worker:
             relative = gemm(
-                queries[part] - origin, near, alpha=-2.0, trans_b="T", epilogue=epilogue,
+                queries[part] - origin, centred, alpha=-2.0, trans_b="T", epilogue=epilogue,
                 precision=precision, engine=worker.engine,
             )  # fmt: skip
-        candidates = _smallest(relative, int(np.minimum(count + _EXTRA_CANDIDATES, len(points))))
+        candidates = _smallest(relative, min(count + _EXTRA_CANDIDATES, len(points)))
         squares[part], where = _compared(points, queries[part], candidates, count)
-        indices[part] = where + first
+        indices[part] = where + start
     return squares, indices
 
 
@@ -144,7 +152,7 @@ def _smallest(values: Block, count: int) -> Block:
 def _compared(points: Block, queries: Block, candidates: Block, count: int) -> Nearest:
     """Return the nearest candidates by their exact distances: squares, and indices of points."""
     squares = np.empty(candidates.shape, points.dtype)
-    rows = int(np.maximum(1, _PAIRS // (candidates.shape[1] * points.shape[1] + 1)))
+    rows = max(1, _PAIRS // (candidates.shape[1] * points.shape[1] + 1))
     for i in range(0, len(queries), rows):
         part = slice(i, i + rows)
         differences = points[candidates[part]] - queries[part, None]
@@ -153,6 +161,7 @@ def _compared(points: Block, queries: Block, candidates: Block, count: int) -> N
 
 
 def _sorted(squares: Block, indices: Block, count: int) -> Nearest:
+    """Return the first ``count`` of each row, sorted by the squares and then by the indices."""
     order = np.lexsort((indices, squares), axis=1)[:, :count]
     return np.take_along_axis(squares, order, 1), np.take_along_axis(indices, order, 1)
 

@@ -177,6 +177,10 @@ def _contract(
     operation: str, a: da.Array, b: da.Array, of_a: list[int], of_b: list[int],
     precision: str | None,
 ) -> da.Array:  # fmt: skip
+    """Sum products over the axes ``of_a`` of ``a`` and the axes ``of_b`` of ``b``, in this order.
+
+    Each axis has a letter, and axes that are summed together have the same one.
+    """
     for i, j in zip(of_a, of_b, strict=True):
         if a.shape[i] != b.shape[j]:
             raise ShapeError(
@@ -201,14 +205,14 @@ def _contract(
     chunks = (*(a.chunks[i] for i in free_a), *(b.chunks[j] for j in free_b))
     free = [*(names_a[i] for i in free_a), *(names_b[j] for j in free_b)]
     graph: Graph = {}
-    for place in product(*(range(len(one)) for one in chunks)):
+    for place in product(*(range(len(extents)) for extents in chunks)):
         keys_a: list[Key] = []
         keys_b: list[Key] = []
-        at = dict(zip(free, place, strict=True))
+        chunk_of = dict(zip(free, place, strict=True))  # the number of the chunk along each axis
         for inner in product(*(range(len(a.chunks[i])) for i in of_a)):
-            at |= zip(summed, inner, strict=True)
-            keys_a.append((a.name, *(at[letter] for letter in names_a)))
-            keys_b.append((b.name, *(at[letter] for letter in names_b)))
+            chunk_of |= zip(summed, inner, strict=True)
+            keys_a.append((a.name, *(chunk_of[letter] for letter in names_a)))
+            keys_b.append((b.name, *(chunk_of[letter] for letter in names_b)))
         graph[(name, *place)] = (task, keys_a, keys_b)
     return array_of(name, graph, [a, b], chunks, dtype)
 
@@ -225,6 +229,10 @@ def _cut_alike(
 
 
 def _batched(a: da.Array, b: da.Array, precision: str | None) -> da.Array:
+    """Multiply stacks of matrices, whose batch axes broadcast.
+
+    Each axis has a letter: I for rows, J for columns, K for the summed axis.
+    """
     try:
         batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
     except ValueError:
@@ -238,21 +246,23 @@ def _batched(a: da.Array, b: da.Array, precision: str | None) -> da.Array:
     names_a = [*letters[len(batch) - a.ndim + 2 :], "I", "K"]
     names_b = [*letters[len(batch) - b.ndim + 2 :], "K", "J"]
     a, b = _cut_alike(a, names_a, b, names_b)
-    cut: dict[str, tuple[int, ...]] = {}
-    for letter, one in [*zip(names_a, a.chunks, strict=True), *zip(names_b, b.chunks, strict=True)]:
-        if cut.get(letter, (1,)) == (1,):  # an axis of extent 1 broadcasts
-            cut[letter] = one
-    chunks = tuple(cut[letter] for letter in [*letters, "I", "J"])
+    chunks_of: dict[str, tuple[int, ...]] = {}
+    named = [*zip(names_a, a.chunks, strict=True), *zip(names_b, b.chunks, strict=True)]
+    for letter, extents in named:
+        if chunks_of.get(letter, (1,)) == (1,):  # an axis of extent 1 broadcasts
+            chunks_of[letter] = extents
+    chunks = tuple(chunks_of[letter] for letter in [*letters, "I", "J"])
     task = partial(multiply_stacks, dtype, precision)
     graph: Graph = {}
-    for place in product(*(range(len(one)) for one in chunks)):
-        at = dict(zip([*letters, "I", "J"], place, strict=True))
+    for place in product(*(range(len(extents)) for extents in chunks)):
+        chunk_of = dict(zip([*letters, "I", "J"], place, strict=True))
         keys: list[list[Key]] = [[], []]
-        for at["K"] in range(len(cut["K"])):
+        for k in range(len(chunks_of["K"])):
+            chunk_of["K"] = k
             for array, names, block_keys in ((a, names_a, keys[0]), (b, names_b, keys[1])):
                 where = (
-                    min(at[letter], len(one) - 1)  # an axis of extent 1 has one chunk
-                    for letter, one in zip(names, array.chunks, strict=True)
+                    min(chunk_of[letter], len(extents) - 1)  # an axis of extent 1 has one chunk
+                    for letter, extents in zip(names, array.chunks, strict=True)
                 )
                 block_keys.append((array.name, *where))
         graph[(name, *place)] = (task, *keys)

@@ -32,7 +32,7 @@ from portable_gpu.multi.operations.operands import (
     recorded_kernels,
 )
 from portable_gpu.ops.reduce import call
-from portable_gpu.ops.reduce.call import Axes, Maker, normalise_axes, run
+from portable_gpu.ops.reduce.call import Axes, Rule, normalise_axes, run
 from portable_gpu.runtime.array import Array
 from portable_gpu.runtime.layout import Shape
 from portable_gpu.runtime.transfer import asarray, asnumpy
@@ -75,10 +75,10 @@ def reduction(group: DeviceGroup, arguments: Mapping[str, Any]) -> Any:
         raise UnsupportedError(f"{name} is not computed by a DeviceGroup; sum and mean are")
     inputs = [operand(group, x, n) for x, n in zip(arguments["inputs"], names, strict=True)]
     shape = inputs[0].shape
-    dtype = arguments["request"](*[x.dtype for x in inputs])[1]
+    dtype = arguments["rule"](*[x.dtype for x in inputs])[1]
     on_host = all(isinstance(x, np.ndarray) for x in inputs)
     reduced = normalise_axes(arguments["axis"], len(shape))
-    job = _Job(group, name, names, arguments["request"], reduced, arguments["keepdims"], on_host)
+    job = _Job(group, name, names, arguments["rule"], reduced, arguments["keepdims"], on_host)
     if out is not None and not on_host:
         raise ArgumentError("out is given with arrays of a group; the result is a fresh array")
     if out is not None:
@@ -96,7 +96,7 @@ class _Job:
     """A reduction, without its arrays.
 
     Attributes:
-        group, name, names, request, keepdims: The arguments of the call.
+        group, name, names, rule, keepdims: The arguments of the call.
         reduced: The axes that are reduced.
         on_host: Whether all arrays are NumPy's.
         axes: The argument ``axis`` of the reduction of a block.
@@ -107,12 +107,12 @@ class _Job:
         group: DeviceGroup,
         name: str,
         names: tuple[str, ...],
-        request: Maker,
+        rule: Rule,
         reduced: frozenset[int],
         keepdims: bool,
         on_host: bool,
     ) -> None:
-        self.group, self.name, self.names, self.request = group, name, names, request
+        self.group, self.name, self.names, self.rule = group, name, names, rule
         self.reduced, self.keepdims, self.on_host = reduced, keepdims, on_host
         self.axes: Axes = tuple(sorted(reduced))
         if name in _POSITIONS:  # which take one axis, or all
@@ -129,7 +129,7 @@ class _Job:
 
         def compute(engine: Engine) -> Any:
             return run(
-                self.name, values, self.names, self.request, self.axes, self.keepdims, None,
+                self.name, values, self.names, self.rule, self.axes, self.keepdims, None,
                 engine, None, None,
             )  # fmt: skip
 
@@ -149,8 +149,8 @@ class _Job:
             return self._position(operands[0], shape, place)
         if self.name in _MOMENTS:
             return self._moment(operands[0], shape, dtype, place)
-        request = self._of_blocks(dtype)
-        parts = self._partials(operands, request, shape, place)
+        rule = self._of_blocks(dtype)
+        parts = self._partials(operands, rule, shape, place)
         with np.errstate(all="ignore"):
             total = np.asarray(merged(parts, _FOLDS[self.name]))
         if self.name == "mean":
@@ -173,14 +173,14 @@ class _Job:
             else:
                 result = member.empty((*whole[:at], stop - start, *whole[at + 1 :]), dtype)
             with recorded_kernels(member, number, on_host=self.on_host):
-                self._block(member, [x[number] for x in operands], self.request, result)
+                self._block(member, [x[number] for x in operands], self.rule, result)
             return GroupBlock(start, stop, member, result)
 
         blocks = self.group.for_blocks(place.members, work, waits=self.on_host)
         return GroupArray(self.group, whole, dtype, at, blocks) if host is None else host
 
     def _partials(
-        self, operands: Sequence[Sequence[Any]], request: Maker, shape: Shape, place: Cut
+        self, operands: Sequence[Sequence[Any]], rule: Rule, shape: Shape, place: Cut
     ) -> list[_Values]:
         """Return the result of each block in NumPy."""
         if self.on_host:
@@ -188,10 +188,10 @@ class _Job:
             def compute(member: Member, number: int) -> _Values:
                 arrays = [x[number] for x in operands]
                 with recorded_kernels(member, number, on_host=True):
-                    return np.asarray(self._block(member, arrays, request, None))
+                    return np.asarray(self._block(member, arrays, rule, None))
 
             return self.group.for_blocks(place.members, compute, waits=True)
-        dtype = request(*[x[0].dtype for x in operands])[1]
+        dtype = rule(*[x[0].dtype for x in operands])[1]
         single = self.result_shape(shape)
         numbers: dict[Member, list[int]] = {}
         for number, member in enumerate(place.members):
@@ -213,7 +213,7 @@ class _Job:
                 )  # fmt: skip
             with recorded_kernels(member, number):
                 arrays = [x[number] for x in operands]
-                result = self._block(member, arrays, request, result)
+                result = self._block(member, arrays, rule, result)
             return None if is_local else member.count(result)
 
         results = self.group.for_blocks(place.members, enqueue)
@@ -230,23 +230,23 @@ class _Job:
         parts |= {number: part.get() for number, part in enumerate(results) if part is not None}
         return [np.asarray(parts[number]) for number in range(len(place.members))]
 
-    def _block(self, member: Member, arrays: Sequence[Any], request: Maker, out: Any) -> Any:
+    def _block(self, member: Member, arrays: Sequence[Any], rule: Rule, out: Any) -> Any:
         """Reduce one block on its device."""
         if not self.on_host:
             arrays = [on_device(self.group, member, array) for array in arrays]
         return run(
-            self.name, tuple(arrays), self.names, request, self.axes, self.keepdims, out,
+            self.name, tuple(arrays), self.names, rule, self.axes, self.keepdims, out,
             member.engine, None, None,
         )  # fmt: skip
 
-    def _of_blocks(self, dtype: np.dtype[Any]) -> Maker:
-        """Return the request of a block: sums of 16-bit floats have results in float32."""
+    def _of_blocks(self, dtype: np.dtype[Any]) -> Rule:
+        """Return the rule of a block: sums of 16-bit floats have results in float32."""
         if self.name == "mean":
             wide = np.dtype(np.float32) if is_float16_like(dtype) else dtype
             return call.sum_like("sum", wide)
         if is_float16_like(dtype) and self.name not in ("min", "max"):
-            return _in_float32(self.request)
-        return self.request
+            return _in_float32(self.rule)
+        return self.rule
 
     def _moment(
         self, blocks: Sequence[Any], shape: Shape, dtype: np.dtype[Any], place: Cut
@@ -256,7 +256,7 @@ class _Job:
         Raises:
             UnsupportedError: The numbers are complex.
         """
-        request = self.request(blocks[0].dtype)[0]
+        rule = self.rule(blocks[0].dtype)[0]
         if "c" in (blocks[0].dtype.kind, dtype.kind):
             raise UnsupportedError(
                 f"{self.name} of complex numbers by a DeviceGroup does not reduce axis "
@@ -279,20 +279,20 @@ class _Job:
                 parts.append(moments.from_device(count, *[asnumpy(each) for each in arrays]))
         with np.errstate(all="ignore"):
             count, _, _, squares = merged(parts, merged_moments)
-            variance = squares / max(0.0, float(count) - request.ddof)
-            result = np.sqrt(variance) if request.root else variance
+            variance = squares / max(0.0, float(count) - rule.ddof)
+            result = np.sqrt(variance) if rule.root else variance
         return np.asarray(result, dtype).reshape(self.result_shape(shape))
 
     def _position(self, blocks: Sequence[Any], shape: Shape, place: Cut) -> _Values:
         """Return the indices of the largest or smallest elements."""
-        request, is_better = _POSITIONS[self.name]
+        rule, is_better = _POSITIONS[self.name]
         every = frozenset(range(len(shape)))
         extreme = _Job(
-            self.group, self.name[3:], self.names, request,
+            self.group, self.name[3:], self.names, rule,
             every if self.axes is None else self.reduced, self.keepdims, self.on_host,
         )  # fmt: skip
-        in_blocks = self._partials([blocks], self.request, shape, place)
-        values = extreme._partials([blocks], request, shape, place)
+        in_blocks = self._partials([blocks], self.rule, shape, place)
+        values = extreme._partials([blocks], rule, shape, place)
         positions = [
             _moved(position, blocks[number].shape, place, number, shape, self.axes)
             for number, position in enumerate(in_blocks)
@@ -324,11 +324,11 @@ def _moved(
 
 
 @lru_cache(maxsize=128)
-def _in_float32(request: Maker) -> Maker:
-    """Return the request of a reduction of 16-bit floats with its result in float32."""
+def _in_float32(rule: Rule) -> Rule:
+    """Return the rule of a reduction of 16-bit floats with its result in float32."""
 
     def make(*dtypes: np.dtype[Any]) -> tuple[Request, np.dtype[Any]]:
-        what, _ = request(*dtypes)
+        what, _ = rule(*dtypes)
         wide = element(np.float32)
         return replace(what, acc=wide, result=wide), np.dtype(np.float32)
 

@@ -80,6 +80,7 @@ class GroupPanels(FactorParts):
                 _copy(queue, update, arena, int(device.update[front]) * itemsize)
         values, status = self._values_for(member), self._status_for(member)
         (start, _), panels = plans.bounds(number), plans.panels(number, member)
+        # The operands of a plan of a factorisation: values, panels, report, updates, status.
         buffers = [values.base_data, panels.base_data, state.empty_buffer, arena, status.base_data]
         offsets = (values.offset // itemsize, -start, 0, 0, 0)
         with recorded_kernels(member, number):
@@ -111,16 +112,16 @@ class GroupPanels(FactorParts):
         return self._status[member]
 
     def _report(self, report: View) -> None:
-        """Find the first column that failed."""
+        """Write the report of a factorisation: the first column that failed, and its pivot."""
         plans, first = self._plans, self._plans.group.members[0]
         if not plans.symbolic.n:
             return
         status = np.empty((len(plans.symbolic.fronts), FIELDS), DTYPE)
         ends = plans.partition.ends
-        for member, its in self._status.items():
+        for member, status_of_member in self._status.items():
             member.finish()
             host = np.empty_like(status)
-            transfers.download(member, its, host)
+            transfers.download(member, status_of_member, host)
             for number, part in self._parts.items():
                 if part.member is member:
                     which = slice(ends[number - 1] if number else 0, ends[number])
@@ -284,9 +285,9 @@ class _Substitution:
             return
         row_bytes, shape = self._count * self._plans.dtype.itemsize, (rows, self._count)
 
-        def rows_of(its: Member, first: int, events: list[cl.Event]) -> Array:
+        def rows_of(device: Member, first: int, events: list[cl.Event]) -> Array:
             return Array(
-                its.engine.queue, shape, self._plans.dtype, data=arrays[its].base_data,
+                device.engine.queue, shape, self._plans.dtype, data=arrays[device].base_data,
                 offset=first * row_bytes, events=events,
             )  # fmt: skip
 

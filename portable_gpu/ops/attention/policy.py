@@ -1,4 +1,7 @@
-"""How attention of 16-bit floats is divided for matrix units: a policy for each kernel."""
+"""How attention of 16-bit floats is divided for matrix units: a policy for each kernel.
+
+In parameters, ``dq`` is the number of elements of a query or key, and ``dv`` that of a value.
+"""
 
 from __future__ import annotations
 
@@ -49,12 +52,12 @@ class AttentionPolicy(Policy):
         return _MOST_REGISTERS
 
     def registers(self, dq: int, dv: int, masked: bool) -> int:
-        """An estimate of the registers of a work-item without its queries: of sums and others."""
+        """Estimate the registers of a work-item, without those for its queries."""
         others = _WARPS + (_WARPS_MASK if masked else 0)
         return self.blocks * (dv + self.keys) // 2 + others
 
     def keeps_queries(self, dq: int, dv: int, masked: bool) -> bool:
-        """Whether there are registers for a warp's queries, which are else loaded for each tile."""
+        """Whether a warp has registers for its queries; otherwise each tile loads them again."""
         return self.registers(dq, dv, masked) + self.blocks * dq // 4 <= self.most_registers
 
     def local_bytes(self, dq: int, dv: int) -> int:
@@ -116,7 +119,7 @@ class WarpgroupPolicy(Policy):
         return _WARPGROUP * self.warpgroups
 
     def registers(self, dq: int, dv: int, masked: bool) -> int:
-        """An estimate of the registers of a work-item: of sums, scores, powers, and others."""
+        """Estimate the registers of a work-item: for sums, scores, powers and other values."""
         others = _WARPGROUPS + (_WARPGROUPS_MASK if masked else 0)
         return (dv + self.keys) // 2 + self.keys // 4 + others
 
@@ -161,12 +164,14 @@ class WarpgroupPolicy(Policy):
 
 AnyPolicy: TypeAlias = AttentionPolicy | WarpgroupPolicy
 
-#: The kinds of problem that have policies of their own, by the greater of the extents: up to 128
-#: and to 256; ``few``: groups of the others' queries are fewer than the compute units.
+#: The policies of the kinds of problem: ``warps``, ``blocks`` and ``keys``.  A problem is narrow if
+#: both dq and dv are at most 128, and else wide (at most 256).  It has few groups if those of the
+#: policy for many would be fewer than the compute units.
 SHAPE_CLASSES = {
     "narrow": (4, 2, 64), "narrow, few": (4, 1, 64), "wide": (4, 1, 64), "wide, few": (4, 1, 64),
 }  # fmt: skip
-#: The same for warpgroups, by the greater of the extents: up to 64 and to 128.
+#: The same for warpgroups: ``warpgroups``, ``keys`` and ``stages``.  A problem is narrow if both dq
+#: and dv are at most 64, and else wide (at most 128).
 WARPGROUP_CLASSES = {
     "narrow": (1, 128, 2), "narrow, few": (1, 128, 2), "wide": (2, 128, 2), "wide, few": (1, 80, 2),
 }  # fmt: skip

@@ -110,10 +110,12 @@ def _share(count: int, limit: int) -> int:
 
 
 def _pass(units: int, rows: int, taps: int, registers: int, read_cost: int) -> tuple[int, int, int]:
-    """Return the units, rows of taps and taps of a row of a pass.
+    """Return the units, rows of taps and taps of a row whose sums are in registers in a pass.
 
-    A core starts two products and two loads in a cycle, and a sum waits four cycles for the last
-    one.  A read of x costs ``read_cost`` loads: 2 where vectors cross lines of the cache.
+    These are F, B and C of the template.  Of the divisors of ``units``, ``rows`` and ``taps`` they
+    are those of the least cost.  A core starts two products and two loads in a cycle, and a sum
+    waits four cycles for the last one.  A read of x costs ``read_cost`` loads: 2 where vectors
+    cross lines of the cache.
     """
     best = 8.0, 0, (1, 1, 1)
     for C in (c for c in range(1, min(taps, _MOST_TAPS) + 1) if taps % c == 0):

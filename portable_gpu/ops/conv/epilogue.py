@@ -30,7 +30,7 @@ _CPU_ITEM_ELEMENTS = 4096
 
 
 def finish(p: ConvProblem, steps: Sequence[int] | None = None) -> Finish | None:
-    """Return the epilogue for a kernel; ``None`` without one.
+    """Return the epilogue for a kernel; ``None`` if the convolution has none.
 
     Args:
         p: The convolution.
@@ -52,13 +52,13 @@ def array_names(p: ConvProblem) -> list[str]:
     return [f"e{k}" for k in range(len(p.extras))]
 
 
-def image_parameters(done: Finish | None) -> list[Parameter]:
+def image_parameters(epilogue: Finish | None) -> list[Parameter]:
     """Declare the arrays of the epilogue for a kernel that includes ``conv/_epilogue``."""
-    if done is None:
+    if epilogue is None:
         return []
-    arrays = range(len(done.extras))
+    arrays = range(len(epilogue.extras))
     names = [f"e{k}_{axis}" for k in arrays for axis in ("outer", "axis0", "axis1")]
-    return [*stored_operands(done.extras), *scalars("long", *names)]
+    return [*stored_operands(epilogue.extras), *scalars("long", *names)]
 
 
 def image_constants(p: ConvProblem, space_strides: Sequence[Sequence[int]]) -> dict[str, int]:
@@ -102,12 +102,12 @@ class EpiloguePass:
 
     @property
     def columns(self) -> int:
-        """The elements of an item along the last axis."""
+        """The elements of a work-item along the last axis."""
         return min(_CPU_ITEM_ELEMENTS, self.axes[-1].size) if self.target.is_cpu else 1
 
     @property
     def items(self) -> int:
-        """The number of items."""
+        """The number of work-items that have elements."""
         *outer, inner = self.axes
         return prod(axis.size for axis in outer) * -(-inner.size // self.columns)
 
@@ -123,17 +123,18 @@ class EpiloguePass:
         """The text and options."""
         p, rank = self.problem, len(self.axes) - 1
         *_, inner = self.axes
-        done = finish(p, inner.strides[1:])
-        assert done is not None
+        epilogue = finish(p, inner.strides[1:])
+        assert epilogue is not None
         names = ["y", *array_names(p)]
         index = index_type(max(self.items, inner.size), self.target)
         kernel_parameters = [
-            *operand(f"{p.elem.name}_t", "y", "y_row", writes=True), *stored_operands(done.extras),
+            *operand(f"{p.elem.name}_t", "y", "y_row", writes=True),
+            *stored_operands(epilogue.extras),
             *parameters("outer", rank, names), *scalars(index, "items", "size", "columns"),
         ]  # fmt: skip
         return specialize(
-            "conv/epilogue", self.target, {"finish": kernel_parameters}, elem=p.elem, finish=done,
-            I=index, outer=rank, names=names,
+            "conv/epilogue", self.target, {"finish": kernel_parameters},
+            elem=p.elem, finish=epilogue, I=index, outer=rank, names=names,
             known_strides={n: s for n, s in zip(names, inner.strides, strict=True) if s in (0, 1)},
         )  # fmt: skip
 
@@ -153,30 +154,30 @@ class EpiloguePass:
 class EpiloguePlan(OneLaunch):
     """The pass.  Operands: the arrays of the epilogue, then the result."""
 
-    def __init__(self, engine: Engine, whole: EpiloguePass) -> None:
+    def __init__(self, engine: Engine, pass_: EpiloguePass) -> None:
         """Build the kernel."""
-        names = [*array_names(whole.problem), "y"]
+        names = [*array_names(pass_.problem), "y"]
         self._launch = engine.programs.launch(
-            whole.specialization, "finish", whole.constants, names,
+            pass_.specialization, "finish", pass_.constants, names,
             [f"{name}_offset" for name in names],
-            *launch_sizes(whole.items, 1, engine.target),
+            *launch_sizes(pass_.items, 1, engine.target),
         )  # fmt: skip
 
 
 def with_pass(variant: Variant, problem: ConvProblem, target: Target) -> Variant:
     """Return a variant of the convolution alone, followed by the pass over its result."""
-    whole = EpiloguePass(problem, target)
+    pass_ = EpiloguePass(problem, target)
     bandwidth = DeviceCosts.of("device", target).bandwidth * target.compute_units
     return replace(
         variant,
-        estimate=variant.estimate + whole.nbytes / bandwidth,
+        estimate=variant.estimate + pass_.nbytes / bandwidth,
         launches=variant.launches + 1,
         why=f"{variant.why}; the epilogue is a pass over the result",
-        texts=lambda: [*variant.texts(), whole.specialization],
+        texts=lambda: [*variant.texts(), pass_.specialization],
         bind=partial(_bind, problem=problem, variant=variant),
         details={
             **variant.details, "bytes": variant.details["bytes"] + problem.extra_bytes,
-            "moved": variant.details["moved"] + whole.nbytes,
+            "moved": variant.details["moved"] + pass_.nbytes,
         },
     )  # fmt: skip
 
@@ -195,8 +196,8 @@ def with_arrays(variant: Variant, problem: ConvProblem, target: Target) -> Varia
 
 
 def _bind(engine: Engine, problem: ConvProblem, variant: Variant) -> Plan:
-    """The plan: the convolution, then the pass."""
-    p, last = problem, problem.last
+    """Return the plan: the convolution, then the pass."""
+    p, last = problem, problem.last  # the index of the result among the operands
     first_extra = last - len(p.extras)
     convolved = Step(variant.bind(engine), (*range(first_extra), last))
     finished = EpiloguePlan(engine, EpiloguePass(p, engine.target))

@@ -26,16 +26,20 @@ from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.queue_state import QueueState
 from portable_gpu.targets import Target
 
+#: Bytes of a vector of a CPU.
 _VECTOR_BYTES = 64
+#: Places of a strip on a GPU, which a work-item reads together.
 _STRIP = 4
 #: Sums of a work-item, each of which is a register, or a vector on a CPU.
 _MOST_SUMS = 25
 #: Bytes of local memory for the sums of a group: every device has 32 KiB.
 _LOCAL_BYTES = 1 << 15
+#: Work-groups for each compute unit to which sums are divided.
 _GROUPS_PER_UNIT = 4
 #: Places that are worth a work-group of their own, for each of its work-items.
 _LEAST_PLACES = 8
-#: Lanes for each pair, at most, if fewer lanes side by side still read whole sectors.
+#: The most lanes for each pair: with more of them, a narrower row of lanes is taken, as long as
+#: that still reads whole sectors of memory.
 _MOST_IDLE = 1.15
 
 
@@ -47,9 +51,9 @@ class WeightKernel:
         name: The name of the kernel, and of its template.
         context: The values of the template's parameters.
         constants: The integers of every launch, in the order of the kernel's parameters.
-        blocks: Blocks of pairs and taps.
-        parts: Work-groups that share a block.
-        partial_bytes: Workspace for the sums of parts.
+        blocks: The number of blocks of pairs and taps.
+        parts: The number of work-groups that share a block; each adds up a part of the places.
+        partial_bytes: The bytes of workspace for the sums of parts.
     """
 
     name: str
@@ -76,7 +80,12 @@ class WeightKernel:
 
 
 def weight_kernel(problem: ConvProblem, target: Target) -> WeightKernel:
-    """Return the kernel of a problem whose direction is ``weight``; no array of it is empty."""
+    """Return the kernel of a problem whose direction is ``weight``; no array of it is empty.
+
+    A pair is a channel of x with a filter that reads it.  In each work-group, ``lanes`` work-items
+    side by side have ``wide`` pairs each, and their sums for T taps.  The G / ``lanes`` rows of
+    work-items (M) divide the places, of which each takes V at a time, a strip.
+    """
     p = problem
     axes = axes_of(p, backward=False)
     along, step = nearest_results(axes)
@@ -148,7 +157,7 @@ def weight_kernel(problem: ConvProblem, target: Target) -> WeightKernel:
 
 
 def _lanes_of(pairs: int) -> int:
-    """Return the work-items side by side with pairs of their own: few of them without a pair."""
+    """Return the number of work-items side by side, few of which then have no pair."""
     lanes = min(32, floor_power_of_two(max(1, pairs)))
     while lanes > 8 and -(-pairs // lanes) * lanes > _MOST_IDLE * pairs:
         lanes //= 2

@@ -45,12 +45,14 @@ class BlockSizes:
         """Return the sizes for a target."""
         if target.is_cpu:
             block = CpuPolicy.default(target, elem).block
-            return cls(block, block, False, block, block)
+            return cls(small=block, small_solve=block, tiled=False, block=block, solved=block)
         small, solve = largest(target, elem), SolvePolicy.default(target, elem).rows
         if not target.forward_progress or target.resident_registers < tile_registers(elem):
-            return cls(small, solve, False, small, solve)
+            return cls(small=small, small_solve=solve, tiled=False, block=small, solved=solve)
         costs = FactorCosts.of("factor", target)
-        return cls(small, solve, True, costs.block, costs.solved)
+        return cls(
+            small=small, small_solve=solve, tiled=True, block=costs.block, solved=costs.solved
+        )
 
 
 @dataclass(frozen=True)
@@ -58,14 +60,15 @@ class FactorCosts(Figures):
     """The costs of factorisations and solves.
 
     Attributes:
-        step: Seconds for a column of a matrix that one group holds.
+        step: The seconds for each column of a matrix that one group factorises.
         resident: Work-items of a compute unit that run at a time.
         tile: For ``cholesky``, ``solve`` and ``vector``: the seconds that each tile of L's diagonal
             adds to the longest chain of tiles that wait for each other.
-        efficiency: For each of these: the rate relative to that of the best tiles of products.
+        efficiency: For each of these kernels, the rate of its products relative to that of the
+            best tiles of matrix products.
         matrix: The factor by which matrix units are faster, for float64.
         products: The rate of the products of recursive variants, relative to the best tiles.
-        matrix_products: The factor by which matrix units make these faster, for float64.
+        matrix_products: The factor by which matrix units make such products faster, for float64.
         block, solved: See :class:`BlockSizes`.
     """
 
@@ -95,7 +98,7 @@ def vectors_seconds(p: Problem, m: int, target: Target) -> float:
     """
     device, costs = DeviceCosts.of("device", target), FactorCosts.of("factor", target)
     chain = -(-p.n // TILE) * costs.tile["vector"] * max(1.0, p.count / target.compute_units)
-    memory_bytes = p.count * m * p.n * p.n / 2 * p.elem.itemsize
+    memory_bytes = p.count * m * p.n * p.n / 2 * p.elem.itemsize  # L, read for each column of B
     return overlapped(chain, memory_bytes / (device.bandwidth * target.compute_units))
 
 
@@ -150,6 +153,7 @@ def solve_seconds(p: SolveProblem, sizes: BlockSizes, target: Target) -> float:
 
 
 def _leaf_seconds(p: Problem, sizes: BlockSizes, target: Target) -> float:
+    """Return the seconds of a problem that is not halved."""
     return tiles_seconds(p, p.flop, target) if sizes.tiled else small_seconds(p, 256, 1, target)
 
 
@@ -162,6 +166,7 @@ def products_seconds(flop: int, p: Problem, target: Target) -> float:
 
 
 def _arithmetic_seconds(flop: float, p: Problem, target: Target, efficiency: float) -> float:
+    """Return the seconds of ``flop`` at a part ``efficiency`` of the rate of the device."""
     device = DeviceCosts.of("device", target)
     products = flop / (8 if p.elem.complex else 2) * multiply_adds(p.elem)
     return products / (target.compute_units * device.multiply_adds * efficiency)

@@ -1,7 +1,9 @@
 """The parameters of the kernels of factorisations, solves and copies.
 
 Matrices are stacks with up to ``rank`` batch axes; in kernels of ragged batches a table has sizes
-and offsets.
+and offsets.  The names of matrices in kernels are ``l`` for L, ``a`` for A where L does not replace
+it, and in solves ``b`` or ``v`` for X, whose memory first has B.  Where B is another array than X,
+it has the name ``c`` (``from`` on a CPU).
 """
 
 from __future__ import annotations

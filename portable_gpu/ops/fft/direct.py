@@ -20,7 +20,8 @@ from portable_gpu.runtime.queue_state import QueueState
 from portable_gpu.runtime.views import Shape
 from portable_gpu.targets import Target
 
-_GROUP = 64
+_GROUP = 64  # the work-items of a group
+#: The least number of broadcast axes of a kernel, so that calls with fewer ones share its text.
 _RANK = 2
 #: Bytes of the results of a work-item: several vectors on a CPU, to hide the latency of sums; few
 #: on a GPU, to leave registers for other wavefronts.
@@ -35,7 +36,7 @@ class DirectProblem:
         elem: The element of both inputs and of the result.
         conjugate: Whether the second input is conjugated.
         axes: The convolved axes; at least one.  Other axes broadcast.
-        first: The index of the first returned result along each of these.
+        first: The index of the first returned result along each convolved axis.
         source, second, target: The arrays, with the same number of axes.
     """
 
@@ -49,17 +50,18 @@ class DirectProblem:
 
     @property
     def flop(self) -> int:
-        """The maximum of flop: a product and a sum for each pair of elements."""
+        """An upper bound of the flop: a product and a sum for each pair of elements."""
         taps = prod(min(self.second.shape[axis], self.source.shape[axis]) for axis in self.axes)
         return 2 * self.elem.components**2 * taps * prod(self.target.shape)
 
 
 class DirectPlan(Plan):
-    """Operands: the first input, the second, the result."""
+    """A convolution in one launch.  Operands: the first input, the second, the result."""
 
     def __init__(self, engine: Engine, problem: DirectProblem) -> None:
         """Build the kernel."""
         p = problem
+        # The kernel's names: y = x * t.  A work-item computes `width` results in a row.
         arrays = {"x": p.source, "t": p.second, "y": p.target}
         batch = merged(
             Axis(
@@ -129,4 +131,5 @@ def text(elem: Element, count: int, rank: int, target: Target) -> Specialization
 
 
 def _width(elem: Element, target: Target) -> int:
+    """Return the number of results of a work-item."""
     return (_BYTES if target.is_cpu else _BYTES_ON_GPU) // max(4, elem.itemsize)

@@ -1,4 +1,7 @@
-"""The rest of C, of which one triangle was computed: the triangle's mirror image, or zeros."""
+"""The second triangle of a product C of which only one triangle was computed.
+
+It is filled with the mirror image of the first triangle, or with zeros.
+"""
 
 from __future__ import annotations
 
@@ -25,9 +28,10 @@ _GRID = 65535  # the extent that every device takes in the third dimension
 
 
 class MirrorPlan(Plan):
-    """Fills the rest of C."""
+    """Fills the second triangle.  Operand: C."""
 
     def __init__(self, engine: Engine, problem: GemmProblem) -> None:
+        """Build the kernel."""
         problem = _along_rows(problem)
         spec = specialization_of(problem, engine.target)
         group, tiles = group_size(engine.target), -(-problem.n // _TILE)
@@ -49,7 +53,7 @@ class MirrorPlan(Plan):
         scalars: tuple[Any, ...] = (),
         wait_for: Sequence[cl.Event] | None = None,
     ) -> cl.Event | None:
-        """See :meth:`Plan.enqueue`: of c."""
+        """See :meth:`Plan.enqueue`."""
         event = None
         for launch in self._launches:
             event = launch(state, buffers, offsets, wait_for)
@@ -59,7 +63,7 @@ class MirrorPlan(Plan):
 
 def specialization_of(problem: GemmProblem, target: Target) -> Specialization:
     """Render the kernel, for a problem whose C is contiguous along rows."""
-    only = replace(problem, epilogue=(), extras=())
+    without_epilogue = replace(problem, epilogue=(), extras=())
     rank = len(problem.batch)
     parameters = [
         *scalars("long", "n", "first_product"),
@@ -70,14 +74,14 @@ def specialization_of(problem: GemmProblem, target: Target) -> Specialization:
         "gemm/mirror",
         target,
         {"mirror": parameters},
-        problem=only,
+        problem=without_epilogue,
         tile=_TILE,
         group=group_size(target),
     )
 
 
 def bytes_of(problem: GemmProblem) -> int:
-    """The bytes that are read and written."""
+    """Return the bytes that are read and written."""
     rest = problem.m * (problem.m - 1) // 2 * problem.c.elem.itemsize * problem.batch_size
     return rest * (2 if problem.fills == "mirror" else 1)
 
@@ -116,5 +120,6 @@ def filled(triangle: Variant, problem: GemmProblem, target: Target) -> Variant:
 
 
 def _along_rows(problem: GemmProblem) -> GemmProblem:
+    """Return the problem, or its transpose, whose C is contiguous along rows."""
     c = problem.c
     return problem if step(c.col, problem.n) <= step(c.row, problem.m) else problem.transpose()

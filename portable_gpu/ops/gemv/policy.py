@@ -1,4 +1,4 @@
-"""How the gemv kernels use a device: one policy for each kernel, with a formula for any device."""
+"""How the gemv kernels use a device: two policies, each with a formula for any device."""
 
 from __future__ import annotations
 
@@ -13,14 +13,17 @@ from portable_gpu.tuning.policy import Policy, Range
 
 
 def real_bytes(elem: Element) -> int:
-    """Bytes of one real of a sum: float for 16-bit floats, 32 bits at least for integers."""
+    """Return the bytes of a real number of a sum.
+
+    Floats of 16 bits are summed as float, and integers in at least 32 bits.
+    """
     if elem.floating:
         return 8 if elem.real == "double" else 4
     return max(4, elem.itemsize)
 
 
 def _vector(target: Target, elem: Element) -> int:
-    """Elements of a full vector: a register of sums on a CPU, else a 128-bit load."""
+    """Return the elements of a full vector: of a register of sums on a CPU, else of 128 bits."""
     if target.is_cpu:
         return max(1, min(16, target.vector_bytes // real_bytes(elem)) // elem.components)
     return max(1, min(8, 16 // elem.itemsize))
@@ -39,8 +42,9 @@ class RowPolicy(Policy):
         lanes: Work-items that share a row, at most a sub-group (``dot_rows``).
         rows: Rows that a work-item sums together, sharing each load of x.
         unroll: Vectors of a row in flight (CPU).
-        groups_per_unit: The least number of work-groups for each compute unit.
-        grain: Bytes of A that are worth a work-group of their own.
+        groups_per_unit: The number of work-groups for each compute unit to which sums are divided:
+            on a GPU the least number, and on a CPU the largest.
+        grain: The least bytes of A for each work-group (CPU).
     """
 
     group_size: Annotated[int, Range(1, 1024)]
@@ -56,17 +60,22 @@ class RowPolicy(Policy):
     def default(cls, target: Target, elem: Element) -> RowPolicy:
         """CPU: as many rows as hide a multiply-add's latency.  GPU: 128-bit loads, 4 rows."""
         if target.is_cpu:
-            return cls(1, 1, _vector(target, elem), 1, 8 // elem.components, 1, 8, 1 << 16)
+            return cls(
+                group_size=1, long_group_size=1, vector=_vector(target, elem), lanes=1,
+                rows=8 // elem.components, unroll=1, groups_per_unit=8, grain=1 << 16,
+            )  # fmt: skip
         size, long_size = (
             max(target.subgroup_size, min(most, target.max_work_group_size)) for most in (128, 256)
         )
         rows = 4 if real_bytes(elem) * elem.components <= 8 else 2
-        lanes = target.subgroup_size
-        return cls(size, long_size, _vector(target, elem), lanes, rows, 1, 4, 1 << 14)
+        return cls(
+            group_size=size, long_group_size=long_size, vector=_vector(target, elem),
+            lanes=target.subgroup_size, rows=rows, unroll=1, groups_per_unit=4, grain=1 << 14,
+        )  # fmt: skip
 
     @classmethod
     def search_space(cls, target: Target, elem: Element) -> Mapping[str, tuple[Any, ...]]:
-        """Loads, rows, and how many groups there are."""
+        """Return the values that the tuner tries, by the names of fields."""
         full = _vector(target, elem)
         sizes = tuple(s for s in (64, 128, 256, 512) if s % target.subgroup_size == 0)
         size = target.subgroup_size
@@ -78,7 +87,7 @@ class RowPolicy(Policy):
             "rows": (1, 2, 4, 8, 16) if target.is_cpu else (1, 2, 4),
             "unroll": (1, 2, 4) if target.is_cpu else (1,),
             "groups_per_unit": (4, 8, 32) if target.is_cpu else (2, 4, 8),
-            "grain": (1 << 15, 1 << 16, 1 << 19) if target.is_cpu else (1 << 13, 1 << 14, 1 << 16),
+            "grain": (1 << 15, 1 << 16, 1 << 19) if target.is_cpu else (1 << 14,),
         }
 
     def edges(self, itemsize: int) -> tuple[int, int, int]:
@@ -116,8 +125,9 @@ class ColumnPolicy(Policy):
         rows: Rows of A in flight.
         unroll: Vectors of sums in registers, to which a vector of each row is added (CPU).
         block_bytes: Bytes of the sums of a block of outputs, which stay in L1 (CPU).
-        groups_per_unit: The least number of work-groups for each compute unit.
-        grain: Bytes of A that are worth a work-group of their own.
+        groups_per_unit: The number of work-groups for each compute unit to which sums are divided:
+            on a GPU the least number, and on a CPU the largest.
+        grain: The least bytes of A for each work-group (CPU).
     """
 
     group_size: Annotated[int, Range(1, 1024)]
@@ -133,13 +143,19 @@ class ColumnPolicy(Policy):
     def default(cls, target: Target, elem: Element) -> ColumnPolicy:
         """CPU: panels of 8 rows, sums in an L1 cache.  GPU: 128-bit loads, 8 rows."""
         if target.is_cpu:
-            return cls(1, _vector(target, elem), 1, 8, 4 // elem.components, 1 << 15, 4, 1 << 16)
+            return cls(
+                group_size=1, vector=_vector(target, elem), lanes=1, rows=8,
+                unroll=4 // elem.components, block_bytes=1 << 15, groups_per_unit=4, grain=1 << 16,
+            )  # fmt: skip
         size = max(target.subgroup_size, min(256, target.max_work_group_size))
-        return cls(size, _vector(target, elem), min(16, size), 8, 1, 0, 4, 1 << 14)
+        return cls(
+            group_size=size, vector=_vector(target, elem), lanes=min(16, size), rows=8, unroll=1,
+            block_bytes=0, groups_per_unit=4, grain=1 << 14,
+        )  # fmt: skip
 
     @classmethod
     def search_space(cls, target: Target, elem: Element) -> Mapping[str, tuple[Any, ...]]:
-        """Loads, rows in flight, and the shape of a work-group."""
+        """Return the values that the tuner tries, by the names of fields."""
         full = _vector(target, elem)
         sizes = tuple(s for s in (64, 128, 256, 512) if s % target.subgroup_size == 0)
         return {
@@ -150,7 +166,7 @@ class ColumnPolicy(Policy):
             "unroll": (2, 4, 8) if target.is_cpu else (1,),
             "block_bytes": (1 << 13, 1 << 14, 1 << 15) if target.is_cpu else (0,),
             "groups_per_unit": (4, 8, 32) if target.is_cpu else (2, 4, 8),
-            "grain": (1 << 15, 1 << 16, 1 << 19) if target.is_cpu else (1 << 13, 1 << 14, 1 << 16),
+            "grain": (1 << 15, 1 << 16, 1 << 19) if target.is_cpu else (1 << 14,),
         }
 
     def edges(self, itemsize: int) -> tuple[int, int, int]:

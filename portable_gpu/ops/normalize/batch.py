@@ -55,8 +55,9 @@ def instance_norm(
 
     Returns: As :func:`batch_norm`.
 
-    Raises: As :func:`batch_norm`; ArgumentError where running statistics are updated and a channel
-        has fewer than two elements; OverlapError if they share memory with another array.
+    Raises: As :func:`batch_norm`, and:
+        ArgumentError: Running statistics are updated, and a channel has fewer than two elements.
+        OverlapError: Running statistics share memory with another array.
 
     Cost: as :func:`group_norm`; an update of running statistics is six launches on arrays of
         (N, C) elements.
@@ -109,11 +110,12 @@ def tracked_instance_norm(
     )
     if running_mean is None or not x.size:
         return y, mean, rstd
+    # Of rstd = 1 / sqrt(var + eps), with the divisor n - 1 in place of n.
     variance = elementwise(
         "(1 / (r * r) - e) * f", r=rstd, e=float(eps), f=count / (count - 1), **place
     )
     # All that may fail is done before the first update.
-    new = [averaged(values, axis=0, **place) for values in (mean, variance)]
+    new = [averaged(values, axis=0, **place) for values in (mean, variance)]  # over the batch
     for running, value in zip((running_mean, running_var), new, strict=True):
         elementwise("s + f * (n - s)", s=running, n=value, f=float(momentum), out=running, **place)
     return y, mean, rstd
@@ -127,6 +129,7 @@ def _with_channels(input: Any) -> Any:
 
 
 def _both(running_mean: Any, running_var: Any) -> None:
+    """Raise ArgumentError if only one of the running statistics is given."""
     if (running_mean is None) != (running_var is None):
         names = ["running_mean", "running_var"][:: 1 if running_mean is None else -1]
         raise ArgumentError(f"{names[0]} is None and {names[1]} is not; expected both or none")
@@ -200,15 +203,24 @@ def native_batch_norm(
     queue: cl.CommandQueue | None = None,
     wait_for: Sequence[cl.Event] | None = None,
 ) -> tuple[Any, Any, Any]:
-    """Compute :func:`batch_norm`; return the result, and the mean and ``1 / sqrt(var + eps)``.
+    """Compute :func:`batch_norm`, and return the statistics that its gradient needs.
 
-    Both statistics have an element for each channel; without ``training`` they are ``None``.
-    ``out`` is a tuple of three, each an array or ``None``.
+    Args:
+        input, weight, bias, running_mean, running_var, training, momentum, eps: As
+            :func:`batch_norm`.
+        out: A tuple of three, each an array or ``None``: for the result and the two statistics.
+        engine, queue, wait_for: See :class:`portable_gpu.Engine`.
+
+    Returns:
+        The result, the mean and ``1 / sqrt(var + eps)``.  The statistics have an element for each
+        channel, of float32 (float64 for float64); without ``training`` they are ``None``.
+
+    Raises, Cost, Accuracy, order: as :func:`batch_norm`.
     """
     place = place_of(engine, queue, wait_for)
     if not flag(training, "training"):
-        first = out[0] if isinstance(out, tuple) and len(out) == 3 else out
-        y = _by_running(input, running_mean, running_var, weight, bias, eps, first, place)
+        out_of_result = out[0] if isinstance(out, tuple) and len(out) == 3 else out
+        y = _by_running(input, running_mean, running_var, weight, bias, eps, out_of_result, place)
         return y, None, None
     _both(running_mean, running_var)
     if running_mean is None:
@@ -276,12 +288,12 @@ def batch_norm_backward(
 
 
 def _first(out: Any, count: int) -> Any:
-    """``out`` of the first of several results."""
+    """Return ``out`` of a call with several results, of which the first one has an array."""
     return None if out is None else (out, *(None,) * (count - 1))
 
 
 def _running(value: Any, name: str, channels: Shape, dtype: np.dtype[Any]) -> Any:
-    """Statistics that are given, as an array."""
+    """Return running statistics, which must be given, as an array."""
     if value is None:
         raise ArgumentError(f"{name} is None; without training, statistics are needed")
     return parameter(value, name, channels, dtype)

@@ -21,13 +21,26 @@ from portable_gpu.runtime.plan import Part, Plan, Step, Steps, Temporary
 from portable_gpu.runtime.views import Shape, View, as_array, contiguous_strides
 
 REDUCTIONS = ("none", "mean", "sum")
+#: An operand of a step: the index of the call's operand, or a temporary; and its view.
 _Operand = tuple[int | Temporary | Part, View]
 
 
 class _Classes:
-    """The checked arguments of a loss of classes."""
+    """The checked arguments of a loss of classes.
+
+    Attributes:
+        name: The name of the program: ``entropy`` or ``likelihood``.
+        x, target, weight: The inputs; the weight of each class may be ``None``.
+        reduction, smoothing, ignore: The options ``reduction``, ``label_smoothing`` and
+            ``ignore_index``.
+        shape, axis: The shape of ``x``, and its axis of classes.
+        places: The shape of the losses: that of ``x`` without the axis of classes.
+        by_index: Whether targets are indices of classes; otherwise they are probabilities.
+        wide: The dtype of losses, weights and their sums.
+    """
 
     def __init__(self, input: Any, target: Any, weight: Any, options: Sequence[Any]) -> None:
+        """Check the arguments."""
         self.name, _, ignore, reduction, smoothing = options
         self.x, self.target = floating(input, "input"), as_array(target, "target")
         self.reduction = one_of(reduction, REDUCTIONS, "reduction")
@@ -58,7 +71,7 @@ class _Classes:
 
     @property
     def flags(self) -> set[str]:
-        """The flags of the programs."""
+        """The flags of the programs: which operands they have."""
         result = set()
         if self.weight is not None:
             result.add("w")
@@ -70,7 +83,7 @@ class _Classes:
 
     @property
     def spreads(self) -> dict[str, Spread]:
-        """The strides of the operands in the index space of ``input``."""
+        """For the operands of another shape than ``x``, how their strides along its axes follow."""
         axis, ndim = self.axis, len(self.shape)
 
         def of_places(view: View) -> Shape:
@@ -102,7 +115,7 @@ class _Classes:
         operands: Sequence[_Operand],
         scalars: tuple[float, ...],
     ) -> Step:
-        """A step of a program on these operands."""
+        """Return a step that runs a program on some operands, in the order of the program."""
         plan = make_rows(
             engine, [view for _, view in operands], program, frozenset(flags), self.shape,
             frozenset((self.axis,)), self.spreads, scalars,
@@ -111,7 +124,7 @@ class _Classes:
 
 
 def temporary(name: str, shape: Shape, dtype: np.dtype[Any]) -> tuple[Temporary, View]:
-    """A temporary of a plan, and a view with its strides."""
+    """Return a temporary of a plan, and a C-ordered view of it."""
     made = Temporary(name, max(1, prod(shape)) * dtype.itemsize, dtype.itemsize)
     return made, View(None, 0, shape, contiguous_strides(shape), dtype)
 
@@ -122,7 +135,15 @@ def total_step(
     result: _Operand,
     scale: float | None,
 ) -> Step:
-    """A step that sums all elements of x (or of squared differences), and divides or scales."""
+    """Return a step that adds up all elements, and divides or scales the sum.
+
+    Args:
+        engine: The engine of the plan.
+        inputs: ``x``, whose elements are added up; with ``y``, the squares of the differences are;
+            with ``divisor``, the sum is divided by the sum of the divisors.
+        result: The result, a number.
+        scale: The factor of the sum; ``None`` with ``divisor``.
+    """
     shape = next(iter(inputs.values()))[1].shape or (1,)
     spreads: dict[str, Spread] = {"result": lambda _: (0,) * len(shape)}
     flat = {
@@ -140,7 +161,8 @@ def total_step(
 def _normalise(arguments: CallArguments) -> Invocation:
     options = arguments.options
     arrays = arguments.inputs
-    c = _Classes(arrays[0], arrays[1], arrays[2] if options[1] else None, options)
+    has_weight = options[1]
+    c = _Classes(arrays[0], arrays[1], arrays[2] if has_weight else None, options)
     inputs = [c.x, c.target, *(() if c.weight is None else (c.weight,))]
     names = ["input", "target", "weight"][: len(inputs)]
     result = len(inputs)
@@ -186,7 +208,8 @@ def _normalise(arguments: CallArguments) -> Invocation:
 
 def _normalise_gradient(arguments: CallArguments) -> Invocation:
     options, (g, *arrays) = arguments.options, arguments.inputs
-    c = _Classes(arrays[0], arrays[1], arrays[2] if options[1] else None, options)
+    has_weight = options[1]
+    c = _Classes(arrays[0], arrays[1], arrays[2] if has_weight else None, options)
     g = floating(g, "grad_output")
     expected = c.places if c.reduction == "none" else ()
     if g.shape != expected:

@@ -62,14 +62,14 @@ def layer_geometry(shape: Shape, normalized_shape: Any) -> NormAxes:
             "expected the extents of its last axes"
         )
     return NormAxes(
-        shape,
-        frozenset(range(ndim - k, ndim)),
-        tuple(range(ndim - k, ndim)),
-        (*shape[:-k], *(1,) * k),
-        lambda view: view.strides,
-        lambda view: (*(0,) * (ndim - k), *view.strides),
-        lambda view: (*view.strides[: ndim - k], *(0,) * k),
-        extents,
+        shape=shape,
+        row_axes=frozenset(range(ndim - k, ndim)),
+        parameter_axes=tuple(range(ndim - k, ndim)),
+        statistics=(*shape[:-k], *(1,) * k),
+        element=lambda view: view.strides,
+        parameter=lambda view: (*(0,) * (ndim - k), *view.strides),
+        statistic=lambda view: (*view.strides[: ndim - k], *(0,) * k),
+        parameters=extents,
     )
 
 
@@ -91,14 +91,14 @@ def group_geometry(shape: Shape, num_groups: Any) -> NormAxes:
         return (first, channel * each, channel, *others)
 
     return NormAxes(
-        (batch, groups, each, *rest),
-        frozenset(range(2, 3 + len(rest))),
-        (1, 2),
-        (batch, groups),
-        element,
-        lambda view: (0, view.strides[0] * each, view.strides[0], *tail),
-        lambda view: (*view.strides, 0, *tail),
-        (channels,),
+        shape=(batch, groups, each, *rest),
+        row_axes=frozenset(range(2, 3 + len(rest))),
+        parameter_axes=(1, 2),
+        statistics=(batch, groups),
+        element=element,
+        parameter=lambda view: (0, view.strides[0] * each, view.strides[0], *tail),
+        statistic=lambda view: (*view.strides, 0, *tail),
+        parameters=(channels,),
     )
 
 

@@ -73,8 +73,8 @@ def sum(  # noqa: A001  # NumPy's name
         log2 n) u.
     Order: fixed for one target and policy; may differ between targets.
     """
-    request = _SUM if dtype is None else call.sum_like("sum", as_dtype(dtype))
-    return run("sum", (x,), _X, request, axis, keepdims, out, engine, queue, wait_for)
+    rule = _SUM if dtype is None else call.sum_like("sum", as_dtype(dtype))
+    return run("sum", (x,), _X, rule, axis, keepdims, out, engine, queue, wait_for)
 
 
 @reduction
@@ -95,8 +95,8 @@ def prod(
 
     Accuracy: floats |error| <= gamma(n) |product|, with the unit roundoff of ``dtype``.
     """
-    request = _PROD if dtype is None else call.sum_like("prod", as_dtype(dtype))
-    return run("prod", (x,), _X, request, axis, keepdims, out, engine, queue, wait_for)
+    rule = _PROD if dtype is None else call.sum_like("prod", as_dtype(dtype))
+    return run("prod", (x,), _X, rule, axis, keepdims, out, engine, queue, wait_for)
 
 
 @reduction
@@ -116,8 +116,8 @@ def mean(
     Arguments, result, errors, cost, accuracy and order are those of :func:`sum`, but integers
     and bool are averaged in float64 unless ``dtype``, floating or complex, says otherwise.
     """
-    request = _MEAN if dtype is None else call.mean(as_dtype(dtype))
-    return run("mean", (x,), _X, request, axis, keepdims, out, engine, queue, wait_for)
+    rule = _MEAN if dtype is None else call.mean(as_dtype(dtype))
+    return run("mean", (x,), _X, rule, axis, keepdims, out, engine, queue, wait_for)
 
 
 @reduction
@@ -145,8 +145,8 @@ def var(
         (Chan, Golub and LeVeque, Am. Stat. 37(3), 1983).
     Order: as :func:`sum`.
     """
-    request = _moment(dtype, ddof, False)
-    return run("var", (x,), _X, request, axis, keepdims, out, engine, queue, wait_for)
+    rule = _moment(dtype, ddof, False)
+    return run("var", (x,), _X, rule, axis, keepdims, out, engine, queue, wait_for)
 
 
 @reduction
@@ -163,8 +163,8 @@ def std(
     wait_for: Sequence[cl.Event] | None = None,
 ) -> Any:
     """Standard deviation: the square root of :func:`var`, with its arguments."""
-    request = _moment(dtype, ddof, True)
-    return run("std", (x,), _X, request, axis, keepdims, out, engine, queue, wait_for)
+    rule = _moment(dtype, ddof, True)
+    return run("std", (x,), _X, rule, axis, keepdims, out, engine, queue, wait_for)
 
 
 @reduction
@@ -280,8 +280,8 @@ def count_nonzero(
     wait_for: Sequence[cl.Event] | None = None,
 ) -> Any:
     """Number of elements (int64) that differ from zero.  Otherwise as :func:`sum`."""
-    request = call.count_nonzero
-    return run("count_nonzero", (x,), _X, request, axis, keepdims, out, engine, queue, wait_for)
+    rule = call.count_nonzero
+    return run("count_nonzero", (x,), _X, rule, axis, keepdims, out, engine, queue, wait_for)
 
 
 @inner_product
@@ -440,17 +440,15 @@ def reduce(
     arrays = [x, *inputs.values()]
     if builtins.any(is_number(value) for value in arrays):
         arrays = _numbers_as_arrays(("x", *names), arrays)
-    request = call.custom(op, mapping, None if dtype is None else as_dtype(dtype), names)
+    rule = call.custom(op, mapping, None if dtype is None else as_dtype(dtype), names)
     names = ("x", *names)
-    return run(
-        "reduce", tuple(arrays), names, request, axis, keepdims, out, engine, queue, wait_for
-    )
+    return run("reduce", tuple(arrays), names, rule, axis, keepdims, out, engine, queue, wait_for)
 
 
 # -- dtype rules: from the inputs' dtypes to a Request and the result's dtype
 
 
-def _moment(dtype: Any, ddof: Any, root: bool) -> call.Maker:
+def _moment(dtype: Any, ddof: Any, root: bool) -> call.Rule:
     if dtype is None and type(ddof) is int and ddof == 0:
         return _STD if root else _VAR
     return call.moment(None if dtype is None else as_dtype(dtype), _number(ddof, "ddof"), root)
@@ -511,5 +509,5 @@ def _inner(
 ) -> Any:
     if a.shape != b.shape:
         raise ShapeError(f"{name}: a has shape {a.shape}, b has {b.shape}; they must agree")
-    request = call.dot if name == "dot" else call.vdot
-    return run(name, (a, b), _A_B, request, None, False, out, engine, queue, wait_for)
+    rule = call.dot if name == "dot" else call.vdot
+    return run(name, (a, b), _A_B, rule, None, False, out, engine, queue, wait_for)

@@ -1,7 +1,9 @@
 """Calls of reductions: the dtypes and axes of each, its problem and its plan.
 
-A rule such as :func:`sum_like` gives, for the dtypes of the inputs, the request (what is computed)
-and the dtype of the result; it raises DTypeError if the dtypes do not fit.
+Each reduction has a *rule*, a function of the dtypes of the inputs.  It returns the
+:class:`~portable_gpu.codegen.reductions.Request`, which says what a kernel computes, and the dtype
+of the result; it raises DTypeError if the dtypes do not fit.  :func:`minimum` is a rule, and
+:func:`sum_like` makes one.
 """
 
 from __future__ import annotations
@@ -35,16 +37,21 @@ from portable_gpu.runtime.plan import Plan
 from portable_gpu.runtime.views import View, as_array
 
 Axes = int | tuple[int, ...] | None
+DType = np.dtype[Any]
+Rule = Callable[..., tuple[Request, DType]]
+_BOOL, _INT64, _FLOAT64 = np.dtype(np.bool_), np.dtype(np.int64), np.dtype(np.float64)
 
-# Operations for an element, of which a thread of a CPU does 50 in a nanosecond; others take 6.
+#: Estimated operations for each element, by which the host decides where a small call runs
+#: (:attr:`Invocation.flop`).  The unit is such that a thread of a CPU does 50 in a nanosecond.
 _OPERATIONS = {"argmax": 10, "argmin": 10, "nrm2": 10, "std": 20, "var": 20}
+_OTHER_OPERATIONS = 6
 
 
 def run(
     name: str,
     inputs: tuple[Any, ...],
     names: tuple[str, ...],
-    request: Maker,
+    rule: Rule,
     axis: Any,
     keepdims: Any,
     out: Any,
@@ -52,13 +59,13 @@ def run(
     queue: cl.CommandQueue | None,
     wait_for: Sequence[cl.Event] | None,
 ) -> Any:
-    """Do one reduction.
+    """Compute a reduction.
 
     Args:
         name: The name of the reduction, for messages.
         inputs: One input, or several that broadcast.
         names: The names of the inputs in messages.
-        request: Given the inputs' dtypes, the Request and the dtype of the result; hashable.
+        rule: The rule of the reduction, a hashable object.
         axis, keepdims, out, engine, queue, wait_for: As the public functions take them.
     """
     if type(axis) is not int and axis is not None:
@@ -67,28 +74,28 @@ def run(
         keepdims = flag(keepdims, "keepdims")
     if engine is not None and isinstance(engine, EngineGroup):
         return engine.compute("reduction", locals())
-    options = name, names, request, axis, keepdims
+    options = name, names, rule, axis, keepdims
     return _REDUCTION.call(inputs, options, out, (), engine, queue, wait_for)
 
 
 def _normalise(arguments: CallArguments) -> Invocation:
     out = arguments.out
-    name, names, request, axis, keepdims = arguments.options
+    name, names, rule, axis, keepdims = arguments.options
     arrays = tuple([as_array(a, n) for a, n in zip(arguments.inputs, names, strict=True)])
     x_shape = arrays[0].shape
     if any(array.shape != x_shape for array in arrays):
         x_shape = broadcast({n: a.shape for a, n in zip(arrays, names, strict=True)})
     reduced = normalise_axes(axis, len(x_shape))
-    what, dtype = request(*[array.dtype for array in arrays])
-    axes = [a for a in range(len(x_shape)) if keepdims or a not in reduced]
-    if what.name in ("min", "max", "argmin", "argmax") and 0 in [x_shape[a] for a in reduced]:
+    request, dtype = rule(*[array.dtype for array in arrays])
+    result_axes = [a for a in range(len(x_shape)) if keepdims or a not in reduced]
+    if request.name in ("min", "max", "argmin", "argmax") and 0 in [x_shape[a] for a in reduced]:
         raise ShapeError(f"{name} of no elements has no value: x has shape {x_shape}")
 
     def plan(engine: Engine, views: Sequence[View]) -> Plan:
         *sources, result = views
-        strides = zip(axes, result.strides, strict=True)
+        strides = zip(result_axes, result.strides, strict=True)
         problem = Problem(
-            what,
+            request,
             x_shape,
             tuple(spread(view, x_shape) for view in sources),
             reduced,
@@ -100,10 +107,10 @@ def _normalise(arguments: CallArguments) -> Invocation:
     return Invocation(
         inputs=arrays,
         names=names,
-        shape=tuple(1 if a in reduced else x_shape[a] for a in axes),
+        shape=tuple(1 if a in reduced else x_shape[a] for a in result_axes),
         dtype=dtype,
         plan=plan,
-        flop=_OPERATIONS.get(name, 6) * math.prod(x_shape),
+        flop=_OPERATIONS.get(name, _OTHER_OPERATIONS) * math.prod(x_shape),
         out=out,
     )
 
@@ -112,10 +119,10 @@ _REDUCTION = Operation("reduction", _normalise)
 
 
 def one_axis(axis: Any) -> int:
-    """An axis given as any integer but a bool, as in NumPy.
+    """Return an axis, given as any integer but a bool, as an int.
 
     Raises:
-        ArgumentTypeError: It is none.
+        ArgumentTypeError: It is not an integer.
     """
     if isinstance(axis, bool):
         raise ArgumentTypeError(f"axis is {axis}; expected an integer")
@@ -123,7 +130,7 @@ def one_axis(axis: Any) -> int:
 
 
 def as_axes(axis: Any) -> Axes:
-    """``axis=`` in ints.
+    """Return the value of a parameter ``axis`` with ints for its integers.
 
     Raises:
         ArgumentTypeError: It is not an integer, a tuple of integers, or None.
@@ -134,7 +141,7 @@ def as_axes(axis: Any) -> Axes:
 
 
 def normalise_axes(axis: Axes, ndim: int) -> frozenset[int]:
-    """The set of axes that ``axis`` means for an array of ``ndim`` axes.
+    """Return the axes from 0 to ``ndim - 1`` that ``axis`` names; ``None`` names all.
 
     Raises:
         AxisError: An axis is out of range.
@@ -156,14 +163,9 @@ def normalise_axes(axis: Axes, ndim: int) -> frozenset[int]:
     return frozenset(result)
 
 
-DType = np.dtype[Any]
-Maker = Callable[..., tuple[Request, DType]]
-_BOOL, _INT64, _FLOAT64 = np.dtype(np.bool_), np.dtype(np.int64), np.dtype(np.float64)
-
-
 @lru_cache(maxsize=128)
-def sum_like(name: str, dtype: DType | None) -> Maker:
-    """The request of ``sum`` and ``prod``, added as ``dtype`` (``None``: NumPy's choice)."""
+def sum_like(name: str, dtype: DType | None) -> Rule:
+    """Return the rule of ``sum`` or ``prod``, computed in ``dtype``; by default in NumPy's."""
 
     def make(x: DType) -> tuple[Request, DType]:
         result = _sum_dtype(x) if dtype is None else dtype
@@ -176,8 +178,8 @@ def sum_like(name: str, dtype: DType | None) -> Maker:
 
 
 @lru_cache(maxsize=128)
-def mean(dtype: DType | None) -> Maker:
-    """The request of ``mean``, computed in ``dtype``."""
+def mean(dtype: DType | None) -> Rule:
+    """Return the rule of ``mean``, computed in ``dtype``."""
 
     def make(x: DType) -> tuple[Request, DType]:
         result = _inexact(x) if dtype is None else dtype
@@ -190,8 +192,8 @@ def mean(dtype: DType | None) -> Maker:
 
 
 @lru_cache(maxsize=128)
-def moment(dtype: DType | None, ddof: float, root: bool) -> Maker:
-    """The request of ``var``, and of ``std`` with ``root``."""
+def moment(dtype: DType | None, ddof: float, root: bool) -> Rule:
+    """Return the rule of ``var``, and with ``root`` that of ``std``."""
 
     def make(x: DType) -> tuple[Request, DType]:
         wide = _inexact(x) if dtype is None else dtype
@@ -206,59 +208,59 @@ def moment(dtype: DType | None, ddof: float, root: bool) -> Maker:
 
 
 def minimum(x: DType) -> tuple[Request, DType]:
-    """The request of ``min``."""
+    """The rule of ``min``."""
     return Request("min", element(x), element(x), element(x)), x
 
 
 def maximum(x: DType) -> tuple[Request, DType]:
-    """The request of ``max``."""
+    """The rule of ``max``."""
     return Request("max", element(x), element(x), element(x)), x
 
 
 def argmin(x: DType) -> tuple[Request, DType]:
-    """The request of ``argmin``."""
+    """The rule of ``argmin``."""
     return Request("argmin", element(x), element(x), element(_INT64)), _INT64
 
 
 def argmax(x: DType) -> tuple[Request, DType]:
-    """The request of ``argmax``."""
+    """The rule of ``argmax``."""
     return Request("argmax", element(x), element(x), element(_INT64)), _INT64
 
 
 def any_(x: DType) -> tuple[Request, DType]:
-    """The request of ``any``."""
+    """The rule of ``any``."""
     return Request("any", element(x), element(_INT64), element(_BOOL)), _BOOL
 
 
 def all_(x: DType) -> tuple[Request, DType]:
-    """The request of ``all``."""
+    """The rule of ``all``."""
     return Request("all", element(x), element(_INT64), element(_BOOL)), _BOOL
 
 
 def count_nonzero(x: DType) -> tuple[Request, DType]:
-    """The request of ``count_nonzero``."""
+    """The rule of ``count_nonzero``."""
     return Request("count_nonzero", element(x), element(_INT64), element(_INT64)), _INT64
 
 
 def asum(x: DType) -> tuple[Request, DType]:
-    """The request of ``asum``."""
+    """The rule of ``asum``."""
     result = _real(_sum_dtype(x))
     return Request("asum", element(x), element(result), element(result)), result
 
 
 def nrm2(x: DType) -> tuple[Request, DType]:
-    """The request of ``nrm2``."""
+    """The rule of ``nrm2``."""
     result = _real(_inexact(x))
     return Request("nrm2", element(x), element(result), element(result)), result
 
 
 def dot(a: DType, b: DType) -> tuple[Request, DType]:
-    """The request of ``dot``."""
+    """The rule of ``dot``."""
     return _product("dot", a, b)
 
 
 def vdot(a: DType, b: DType) -> tuple[Request, DType]:
-    """The request of ``vdot``."""
+    """The rule of ``vdot``."""
     return _product("vdot", a, b)
 
 
@@ -272,8 +274,8 @@ def _product(name: str, a: DType, b: DType) -> tuple[Request, DType]:
 
 
 @lru_cache(maxsize=128)
-def custom(op: BinaryOp, mapping: Map, dtype: DType | None, names: tuple[str, ...] = ()) -> Maker:
-    """The request of ``reduce``; ``names`` are those of the inputs after ``x``."""
+def custom(op: BinaryOp, mapping: Map, dtype: DType | None, names: tuple[str, ...] = ()) -> Rule:
+    """Return the rule of ``reduce``; ``names`` are those of the inputs after ``x``."""
 
     def make(x: DType, *others: DType) -> tuple[Request, DType]:
         common = common_dtype(dict(zip(("x", *names), (x, *others), strict=True)))

@@ -48,19 +48,17 @@ class SamplingOperation:
         if order is None:
             return self._operation.call(inputs, (*options, None), out, (), *place)
         arrays = tuple([_permuted(x, order) for x in inputs])
-        target: Any = (
-            tuple([_permuted(x, order) for x in out])
-            if isinstance(out, tuple)
-            else (_permuted(out, order))
-        )
-        result = self._operation.call(arrays, (*options, order), target, (), *place)
+        permuted_out: Any = _permuted(out, order)
+        if isinstance(out, tuple):
+            permuted_out = tuple([_permuted(x, order) for x in out])
+        result = self._operation.call(arrays, (*options, order), permuted_out, (), *place)
         back = inverse(order)
         if not isinstance(result, tuple):
             return result.transpose(back) if out is None else out
         return tuple(
             [
-                array.transpose(back) if target is None else target
-                for array, target in zip(result, out or (None,) * len(result), strict=True)
+                array.transpose(back) if own is None else own
+                for array, own in zip(result, out or (None,) * len(result), strict=True)
             ]
         )
 
@@ -152,12 +150,18 @@ def check_result(
 def summed_back(
     grad: Any, rules: Sequence[AxisRule | None], arguments: CallArguments
 ) -> Invocation:
-    """The gradient of weighted sums by rules; the shape of ``grad`` was checked."""
+    """Return the invocation of the gradient of weighted sums by rules.
+
+    Args:
+        grad: The gradient of the sums, whose shape was checked.
+        rules: The rules of the sums.
+        arguments: Those of the call.
+    """
     return invocation("sum", [(grad, "grad_output")], transposed(rules), arguments)
 
 
 def bits(value: Any, name: str, dtype: np.dtype[Any]) -> tuple[int, ...]:
-    """The bits of a value of a dtype, as kernels of copies take them.
+    """Return the bits of a value of a dtype, as the scalars of kernels that copy.
 
     Raises:
         ArgumentTypeError: It is not a number.
@@ -179,7 +183,7 @@ def bits(value: Any, name: str, dtype: np.dtype[Any]) -> tuple[int, ...]:
 
 
 def spatial(x: Any, name: str, axes: int) -> Any:
-    """An array of some spatial axes behind channels, and a batch before them or none.
+    """Return an array after a check of its axes: a batch or none, channels, the spatial axes.
 
     Raises:
         ShapeError: It has another number of axes.
@@ -192,7 +196,7 @@ def spatial(x: Any, name: str, axes: int) -> Any:
 
 
 def floating(x: Any, name: str, complex_too: bool = False) -> Any:
-    """An array of floating-point numbers.
+    """Return an array after a check that its elements are floating-point numbers.
 
     Raises:
         DTypeError: Its dtype is another one.
@@ -207,8 +211,7 @@ def shape_of(value: Any, name: str, axes: int | None = None) -> Shape:
 
     Raises:
         ArgumentTypeError: It is neither.
-        ShapeError: It has not the spatial axes, where their number is given, channels, and a batch
-            or none.
+        ShapeError: Its axes are not a batch or none, channels, and ``axes`` spatial axes.
         ArgumentError: An extent is negative.
     """
     shape = value if isinstance(value, (tuple, list)) else getattr(value, "shape", None)
@@ -225,7 +228,10 @@ def shape_of(value: Any, name: str, axes: int | None = None) -> Shape:
 def unless_trivial(
     rules: Sequence[AxisRule | None], trivial: Sequence[bool]
 ) -> list[AxisRule | None]:
-    """The rules without those that change nothing; one stays, as every kernel has one."""
+    """Return the rules without those that change nothing.
+
+    If there is no other rule, the last one stays, because every kernel has a rule.
+    """
     remaining: list[AxisRule | None] = [
         None if nothing else rule for rule, nothing in zip(rules, trivial, strict=True)
     ]

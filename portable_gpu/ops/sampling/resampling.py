@@ -27,7 +27,7 @@ from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.views import AnyArray, Shape, as_array
 from portable_gpu.typing import of_one
 
-#: The kind of each mode, and the number of axes that it is for; 0: one to three.
+#: The kind of each mode, and the number of spatial axes that it takes; 0 stands for one to three.
 MODES = {
     "nearest": ("nearest", 0), "nearest-exact": ("nearest", 0), "area": ("area", 0),
     "linear": ("linear", 1), "bilinear": ("linear", 2), "trilinear": ("linear", 3),
@@ -178,7 +178,12 @@ def resize_rules(
     cubic_coefficient: Any = None,
     exclude_outside: Any = False,
 ) -> tuple[str, list[AxisRule | None]]:
-    """The kind of a mode, and the rules of all axes of an input.
+    """Return the kind of a mode, and the rules of all axes; ``None`` for batch and channels.
+
+    Args:
+        shape: The shape of the input.
+        size, scale_factor, mode, align_corners, recompute_scale_factor, antialias, coordinates,
+            rounding, roi, cubic_coefficient, exclude_outside: As :func:`interpolate` takes them.
 
     Raises: As :func:`interpolate`.
     """
@@ -208,21 +213,27 @@ def resize_rules(
             raise ArgumentError(f"coordinates is {coordinates!r}, which mode 'area' does not take")
         means = [AdaptiveWindow(n, m, True) for n, m in zip(extents, sizes, strict=True)]
         return kind, [None, None, *means]
-    place, way = _coordinates(mode, aligned, coordinates, rounding)
-    if widens and place not in ("half_pixel", "align_corners"):
-        raise ArgumentError(f"antialias is True, and coordinates {place!r}; expected half_pixel")
-    ends = _region(roi, place, axes)
-    a = _real(-0.5 if widens else -0.75, cubic_coefficient, "cubic_coefficient")
+    system, nearest = _coordinates(mode, aligned, coordinates, rounding)
+    if widens and system not in ("half_pixel", "align_corners"):
+        raise ArgumentError(f"antialias is True, and coordinates {system!r}; expected half_pixel")
+    regions = _region(roi, system, axes)
+    cubic = _real(-0.5 if widens else -0.75, cubic_coefficient, "cubic_coefficient")
     inside = flag(exclude_outside, "exclude_outside")
     rules = [
-        Resize(n, m, kind, place, scale, way, widens, *part, a, inside and kind == "cubic")
-        for n, m, scale, part in zip(extents, sizes, scales, ends, strict=True)
-    ]
+        Resize(
+            extent, result_extent, mode=kind, coordinates=system, scale=scale, rounding=nearest,
+            antialias=widens, start=start, end=end, cubic=cubic,
+            inside=inside and kind == "cubic",
+        )
+        for extent, result_extent, scale, (start, end) in zip(
+            extents, sizes, scales, regions, strict=True
+        )
+    ]  # fmt: skip
     return kind, [None, None, *rules]
 
 
 def _coordinates(mode: str, aligned: bool, given: Any, rounding: Any) -> tuple[str, str]:
-    """The name of the coordinates, and how nearest places are rounded."""
+    """Return the name of the rule of coordinates, and how ``nearest`` rounds places."""
     if given is None:
         if rounding is not None:
             raise ArgumentError(f"rounding is {shown(rounding)}; it takes coordinates, too")
@@ -233,11 +244,11 @@ def _coordinates(mode: str, aligned: bool, given: Any, rounding: Any) -> tuple[s
     return one_of(given, COORDINATES, "coordinates"), nearest
 
 
-def _region(roi: Any, place: str, axes: int) -> list[tuple[float, float]]:
-    """The start and the end of the part of the input on each axis."""
+def _region(roi: Any, system: str, axes: int) -> list[tuple[float, float]]:
+    """Return the start and the end of the part of the input along each axis."""
     if roi is None:
         return [(0.0, 1.0)] * axes
-    if place != "tf_crop_and_resize":
+    if system != "tf_crop_and_resize":
         raise ArgumentError(f"roi is {shown(roi)}; it takes coordinates 'tf_crop_and_resize'")
     if not isinstance(roi, tuple) or len(roi) != 2 * axes:
         raise ArgumentError(f"roi is {shown(roi)}; expected {axes} starts and {axes} ends")
@@ -246,14 +257,14 @@ def _region(roi: Any, place: str, axes: int) -> list[tuple[float, float]]:
 
 
 def _real(default: float, value: Any, name: str) -> float:
-    """A finite real number."""
+    """Return a finite real number as a float; ``None`` stands for the default."""
     return finite(plain_number(default if value is None else value, name), name)
 
 
 def _sizes(
     extents: Shape, size: Any, scale_factor: Any, recompute: bool
 ) -> tuple[list[int], list[float]]:
-    """The extents of the result, and the scales that coordinates take."""
+    """Return the extents of the result, and the scales that rules of coordinates take."""
     if (size is None) == (scale_factor is None):
         raise ArgumentError(
             f"size is {shown(size)} and scale_factor {shown(scale_factor)}; expected one of them"

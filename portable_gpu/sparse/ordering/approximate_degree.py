@@ -220,7 +220,7 @@ def _compact(q: Quotient, n: int) -> int:
 
 @inner
 def _form_element(q: Quotient, pivot: int, free: int) -> None:
-    """Make the pivot an element, whose list are the reachable vertices; negate their weights."""
+    """Make the pivot an element, whose list has the reachable vertices; negate their weights."""
     begin, elements = q.start[pivot], q.elements[pivot]
     q.weight[pivot] = -q.weight[pivot]
     first = begin if elements == 0 else free
@@ -250,7 +250,10 @@ def _form_element(q: Quotient, pivot: int, free: int) -> None:
 
 @inner
 def _weigh_differences(q: Quotient, pivot: int, mark: int) -> None:
-    """Tag each adjacent element with ``mark`` + the weight of its list without the pivot's list."""
+    """Set the tag of each adjacent element to ``mark`` plus the weight of its list outside.
+
+    Outside are the vertices that are not in the pivot's list.
+    """
     begin = q.start[pivot]
     for r in range(begin, begin + q.length[pivot]):
         v = q.lists[r]
@@ -282,14 +285,14 @@ def _bound_degrees(q: Quotient, pivot: int, mark: int) -> int:
         middle, last = first + q.elements[v], first + q.length[v]
         write = first
         degree = 0
-        total = 0
+        hash_sum = 0
         for p in range(first, middle):
             e = q.lists[p]
             if q.tag[e] != 0:
                 outside = q.tag[e] - mark
                 if outside > 0:
                     degree += outside
-                    total += e
+                    hash_sum += e
                     q.lists[write] = e
                     write += 1
                 else:
@@ -301,7 +304,7 @@ def _bound_degrees(q: Quotient, pivot: int, mark: int) -> int:
             w = q.lists[p]
             if q.weight[w] > 0:
                 degree += q.weight[w]
-                total += w
+                hash_sum += w
                 q.lists[write] = w
                 write += 1
         if write == first:
@@ -315,7 +318,7 @@ def _bound_degrees(q: Quotient, pivot: int, mark: int) -> int:
             q.lists[neighbours] = q.lists[first]
             q.lists[first] = pivot
             q.length[v] = write - first + 1
-            key = hashes + total % hashes
+            key = hashes + hash_sum % hashes
             q.next_with_hash[v] = q.heads[key]
             q.heads[key] = v
             q.hashes[v] = key

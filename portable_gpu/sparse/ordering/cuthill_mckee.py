@@ -33,6 +33,7 @@ def rcm(graph: Graph) -> Int32:
 
 @compiled
 def _number(indptr: Int64, indices: Int32, order: Int32) -> None:
+    """Write the vertices to ``order`` as searches reach them, one component after another."""
     n = len(order)
     numbered = np.zeros(n, np.bool_)
     seen = np.full(n, -1, np.int64)

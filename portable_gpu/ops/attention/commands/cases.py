@@ -1,4 +1,8 @@
-"""Cases of attention: rows x extent of as many queries as keys, of each head of a batch."""
+"""Cases of attention.
+
+A size is ``rows x extent``: the number of queries, which is that of the keys, and the elements of
+each.  The batch of a size is the number of heads.
+"""
 
 from __future__ import annotations
 
@@ -22,32 +26,41 @@ from portable_gpu.runtime.views import Shape
 if TYPE_CHECKING:
     from portable_gpu.ops.case import Case
 
-_CHECKED = 2  # heads: all products of a head are computed in float64
+#: The number of heads, with the last one added, that are checked by products in float64.
+_CHECKED = 2
+
+
+def _is_gradient(case: Case) -> bool:
+    return case.trans == BACKWARD
 
 
 def _shape(case: Case) -> Shape:
+    """Return the shape of the queries: one batch, the heads, the rows and the extent."""
     return (1, case.batch or 1, *case.extents)
 
 
 def shapes(case: Case) -> tuple[Shape, ...]:
-    """Queries, keys and values; for a gradient it is the first one."""
-    return (_shape(case),) * (4 if case.trans else 3)
+    """Return the shapes of the operands: queries, keys and values.
+
+    A case of the gradient has the gradient of the result before these.
+    """
+    return (_shape(case),) * (4 if _is_gradient(case) else 3)
 
 
 def flop(case: Case) -> int:
-    """Two products of all rows; for a gradient five."""
+    """Return the operations of the two products of a head, or of the five of its gradient."""
     rows, extent = case.extents
-    return (5 if case.trans else 2) * 2 * (case.batch or 1) * rows * rows * extent
+    return (5 if _is_gradient(case) else 2) * 2 * (case.batch or 1) * rows * rows * extent
 
 
 def nbytes(case: Case) -> int:
-    """Each array moved once."""
-    arrays = 8 if case.trans else 4
+    """Return the bytes of all arrays, each of which is moved once."""
+    arrays = 8 if _is_gradient(case) else 4
     return arrays * prod(_shape(case)) * element(dtype_of(case.dtype)).itemsize
 
 
 def _probabilities(query: Array, key: Array) -> tuple[Array, Array]:
-    """The probabilities of the keys, and the logarithms of the sums of their exponentials."""
+    """Return the probabilities of the keys, and the logarithms of the sums of exponentials."""
     scores = query @ key.swapaxes(-1, -2) / sqrt(query.shape[-1])
     largest = scores.max(axis=-1, keepdims=True)
     powers = np.exp(scores - largest)
@@ -56,21 +69,21 @@ def _probabilities(query: Array, key: Array) -> tuple[Array, Array]:
 
 
 def operands(case: Case, inputs: Operands) -> Operands:
-    """The arrays; for a gradient also the result and the logarithms of the sums."""
-    if not case.trans:
+    """Return the arrays; for a gradient also the result and the logarithms of the sums."""
+    if not _is_gradient(case):
         return inputs
     wide = np.dtype(np.float64) if inputs[0].dtype == np.float64 else np.dtype(np.float32)
     _, query, key, value = (item.astype(wide) for item in inputs)
     output, sums = np.empty_like(value), np.empty(value.shape[:3], wide)
     for head in range(value.shape[1]):
-        chances, sums[0, head] = _probabilities(query[0, head], key[0, head])
-        output[0, head] = chances @ value[0, head]
+        probabilities, sums[0, head] = _probabilities(query[0, head], key[0, head])
+        output[0, head] = probabilities @ value[0, head]
     return (*inputs, output.astype(inputs[0].dtype), sums)
 
 
 def call(case: Case, on_host: bool) -> PublicCall:
-    """Our function."""
-    return PublicCall(f"nn.{case.operation}{'_backward' if case.trans else ''}")
+    """Return the call of this library's function."""
+    return PublicCall(f"nn.{case.operation}{'_backward' if _is_gradient(case) else ''}")
 
 
 def like_numpy(case: Case, arrays: Sequence[Any], library: Any) -> Callable[[], Any] | None:
@@ -78,25 +91,28 @@ def like_numpy(case: Case, arrays: Sequence[Any], library: Any) -> Callable[[], 
     if not hasattr(library, "nn"):
         return None
     function = library.nn.functional.scaled_dot_product_attention
-    if not case.trans:
+    if not _is_gradient(case):
         return partial(function, *arrays)
     inputs = [item.detach().requires_grad_() for item in arrays[1:4]]
     return partial(library.autograd.grad, function(*inputs), inputs, arrays[0], retain_graph=True)
 
 
 def oracle(case: Case, inputs: Operands) -> Oracle:
-    """Some heads in float64."""
+    """Return the function that compares some heads of a result with float64's.
+
+    Of a gradient, that of the queries is compared.
+    """
     shape, dtype = _shape(case), dtype_of(case.dtype)
     heads = sorted({*range(min(_CHECKED, shape[1])), shape[1] - 1})
     few = [item[0, heads].astype(np.float64) for item in inputs]
     rows = case.extents[0]
-    if case.trans:
+    if _is_gradient(case):
         grad, query, key, value = few[:4]
-        chances, _ = _probabilities(query, key)
-        slope = grad @ value.swapaxes(-1, -2)
-        largest = np.abs(slope).max()
-        slope -= (slope * chances).sum(axis=-1, keepdims=True)
-        expected = (chances * slope) @ key / sqrt(shape[-1])
+        probabilities, _ = _probabilities(query, key)
+        by_probability = grad @ value.swapaxes(-1, -2)  # the gradient of the probabilities
+        largest = np.abs(by_probability).max()
+        by_probability -= (by_probability * probabilities).sum(axis=-1, keepdims=True)
+        expected = (probabilities * by_probability) @ key / sqrt(shape[-1])
         scale = 4 * largest * np.abs(key).max() / sqrt(shape[-1])
     else:
         query, key, value = few
@@ -113,7 +129,7 @@ def oracle(case: Case, inputs: Operands) -> Oracle:
 
 
 def heads(rng: random.Random, on_cpu: bool) -> Size:
-    """Some heads of any number of rows, forward or backward."""
+    """Draw a size: heads of any number of rows, forward or backward."""
     max_products = 1 << (26 if on_cpu else 33)
     while True:
         rows, extent = random_extent(rng, 4096), rng.choice((32, 64, 80, 128))

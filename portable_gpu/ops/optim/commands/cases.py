@@ -22,37 +22,45 @@ _LR, _MOMENTUM, _EPS, _BETAS = 1e-3, 0.9, 1e-8, (0.9, 0.999)
 
 
 def _states(case: Case) -> int:
+    """Return the number of arrays of state: one of SGD with momentum, two of Adam."""
     return len(STATES[case.operation.removesuffix("_step")])
 
 
+def _is_adam(case: Case) -> bool:
+    return case.operation == "adam_step"
+
+
 def nbytes(case: Case) -> int:
-    """Parameters and states read and written once, gradients read once."""
+    """Return the bytes of a step: parameters and states read and written, gradients read."""
     itemsize = element(dtype_of(case.dtype)).itemsize
     return prod(case.extents) * (3 * itemsize + 2 * _states(case) * max(4, itemsize))
 
 
 def operands(case: Case, inputs: Operands) -> Operands:
-    """The parameters, their gradient, and states of zeros."""
+    """Return the parameters, their gradient, and states of zeros."""
     param, grad = inputs
     dtype = np.dtype(np.float32) if param.dtype.itemsize == 2 else param.dtype
     return (param, grad, *(np.zeros(param.shape, dtype) for _ in range(_states(case))))
 
 
 def call(case: Case, on_host: bool) -> PublicCall:
-    """Our function; each call makes a step from where the one before it ended."""
+    """Return the call of this library; each makes a step from where the one before it ended."""
     options: dict[str, Any] = {"lr": _LR, "momentum": _MOMENTUM}
-    if _states(case) == 2:
+    if _is_adam(case):
         options = {"lr": _LR, "step": 1, "betas": _BETAS, "eps": _EPS}
     return PublicCall(f"nn.{case.operation}", options, changes_arrays=True)
 
 
 def like_numpy(case: Case, arrays: Sequence[Any], library: Any) -> Callable[[], Any] | None:
-    """By PyTorch's optimiser in one kernel, whose states have the dtype of the parameters."""
+    """Return a step of PyTorch's fused optimiser.
+
+    Its states have the dtype of the parameters, so there is none for 16-bit parameters.
+    """
     if not hasattr(library, "optim") or dtype_of(case.dtype).itemsize == 2:
         return None
     param = library.nn.Parameter(arrays[0].clone())
     param.grad = arrays[1]
-    if _states(case) == 2:
+    if _is_adam(case):
         optimizer = library.optim.Adam([param], lr=_LR, betas=_BETAS, eps=_EPS, fused=True)
     else:
         optimizer = library.optim.SGD([param], lr=_LR, momentum=_MOMENTUM, fused=True)
@@ -65,9 +73,9 @@ def like_numpy(case: Case, arrays: Sequence[Any], library: Any) -> Callable[[], 
 
 
 def oracle(case: Case, inputs: Operands) -> Oracle:
-    """The first step in float64."""
+    """Return the function that compares the parameters with those of the first step in float64."""
     param, grad = (item.astype(np.float64) for item in inputs[:2])
-    change = grad / (np.abs(grad) + _EPS) if _states(case) == 2 else grad
+    change = grad / (np.abs(grad) + _EPS) if _is_adam(case) else grad
     expected, dtype = param - _LR * change, dtype_of(case.dtype)
     size = np.abs(param) + 16 * _LR
     return within(expected, 8 * unit(dtype) * size + 2 * rounding(dtype) * size)

@@ -28,16 +28,22 @@ _SEED = 5
 
 
 def kept_elements(size: int, p: float, seed: int) -> np.ndarray[Any, Any]:
-    """Which elements dropout keeps: Philox4x32-10 in NumPy, by 64-bit products."""
+    """Return whether dropout keeps each element, by Philox4x32-10 in NumPy with 64-bit products.
+
+    Args:
+        size: The number of elements; each block of four has a counter.
+        p: The probability that an element is dropped.
+        seed: The key, of 64 bits.
+    """
     blocks = np.arange(-(-size // 4), dtype=np.uint64)
-    low, high = np.uint64(0xFFFFFFFF), np.uint64(32)
-    words = [blocks & low, blocks >> high, np.zeros_like(blocks), np.zeros_like(blocks)]
+    low, shift = np.uint64(0xFFFFFFFF), np.uint64(32)  # these give the halves of a product
+    words = [blocks & low, blocks >> shift, np.zeros_like(blocks), np.zeros_like(blocks)]
     keys = [seed & 0xFFFFFFFF, seed >> 32]
     for _ in range(10):
         first, second = np.uint64(0xD2511F53) * words[0], np.uint64(0xCD9E8D57) * words[2]
         words = [
-            (second >> high) ^ words[1] ^ np.uint64(keys[0]), second & low,
-            (first >> high) ^ words[3] ^ np.uint64(keys[1]), first & low,
+            (second >> shift) ^ words[1] ^ np.uint64(keys[0]), second & low,
+            (first >> shift) ^ words[3] ^ np.uint64(keys[1]), first & low,
         ]  # fmt: skip
         steps = zip(keys, (0x9E3779B9, 0xBB67AE85), strict=True)
         keys = [(key + step) & 0xFFFFFFFF for key, step in steps]
