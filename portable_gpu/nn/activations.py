@@ -300,7 +300,7 @@ def hardswish_backward(
 
     Arguments, result, errors, cost: see :func:`relu_backward`.
     """
-    expression = "x <= -3 ? 0 : x >= 3 ? g : g * (2 * x + 3) / 6"
+    expression = "x <= -3 ? 0 : x >= 3 ? g : g * ((2 * x + 3) / 6)"
     return gradient(expression, grad_output, input, {}, out, engine, queue, wait_for)
 
 
@@ -347,7 +347,7 @@ def elu_backward(
 
     Returns, Raises, Cost: As :func:`relu_backward`; ArgumentError for such a negative ``alpha``.
     """
-    factor, expression = real_number(alpha, "alpha"), "x > 0 ? g : g * alpha * exp(x)"
+    factor, expression = real_number(alpha, "alpha"), "x > 0 ? g : g * (alpha * exp(x))"
     if flag(is_result, "is_result"):
         expression = "x > 0 ? g : g * (x + alpha)"
         if factor < 0:
@@ -476,7 +476,7 @@ def gelu_backward(
 
     Arguments, result, errors, cost: see :func:`gelu` and :func:`relu_backward`.
     """
-    tangent = f"g * ((c < 0 ? E : 1) + c * {_D_SLOPE} * E / (1 + E)) / (1 + E)"
+    tangent = f"g * (((c < 0 ? E : 1) + c * {_D_SLOPE} * E / (1 + E)) / (1 + E))"
     normal = f"{_normal(input)} + c * 0.39894228040143267794 * exp(-0.5 * c * c)"
     forms = {
         "none": _with_c(f"g * ({normal})", _NEAR, ""),

@@ -143,6 +143,20 @@ def test_numbers_are_not_rounded_to_16_bits(engine: Engine) -> None:
     np.testing.assert_array_equal(got, (x.astype(np.float32) * np.float32(0.01)).astype(np.float16))
 
 
+def test_gradients_of_the_largest_numbers_do_not_overflow(engine: Engine) -> None:
+    """The largest number times a slope below 1 is finite: slopes are computed first."""
+    largest = np.full(96, np.finfo(np.float32).max, np.float32)
+    x = np.linspace(-2.9, 0.4, 96, dtype=np.float32)  # where no slope reaches 1
+    for name, options, _, _, derivative, _ in CASES:
+        if name in ("relu", "sigmoid", "tanh", "relu6", "hardtanh"):  # slopes are 0, 1, of results
+            continue
+        slope = sum(derivative(x.astype(LD)))
+        got = getattr(pg.nn, f"{name}_backward")(largest, x, **options, engine=engine)
+        inside = np.abs(slope) < 0.99
+        assert np.isfinite(got[inside]).all(), name
+        assert inside.sum() > 50, name
+
+
 def test_empty_and_threshold(engine: Engine) -> None:
     assert pg.nn.relu(np.zeros((0, 3), np.float32), engine=engine).shape == (0, 3)
     x = np.float32([-1, 0.5, 2])

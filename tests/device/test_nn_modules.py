@@ -415,3 +415,48 @@ def test_gradients_after_a_later_module_refused_a_call(make: Any) -> None:
     assert not any(parameter.has_grad for parameter in net.parameters())
     net(np.ones((3, 4), np.float32))
     np.testing.assert_array_equal(pg.asnumpy(net.backward(y)), before)
+
+
+def test_a_module_in_several_places_is_refused(engine: Engine) -> None:
+    """It has the data of its last call alone, from which gradients of the others would be wrong."""
+    x = pg.asarray(np.linspace(-1, 1, 12, dtype=np.float32).reshape(3, 4), engine=engine)
+    relu, layer = nn.ReLU(), nn.Linear(4, 4, engine=engine)
+    inner = nn.Sequential(nn.Tanh(), relu)
+    for net, name in (
+        (nn.Sequential(relu, layer, relu), "'0', a ReLU"),
+        (nn.Sequential(layer, nn.Sequential(nn.Tanh(), layer)), "'0', a Linear"),
+        (nn.Residual(inner, inner), "'body', a Sequential"),
+        (nn.Sequential(nn.Residual(nn.Sequential(relu)), nn.Concat(relu)), "'0', a ReLU"),
+    ):
+        y = net(x)
+        with pytest.raises(ArgumentError, match=f"{name}, was called again after this forward"):
+            net.backward(y)
+    first, second = nn.Sequential(relu, layer), nn.Sequential(relu, nn.Tanh())
+    first.backward(first(x))  # one after the other, each gradient belongs to the last call
+    second.backward(second(x))
+    with pytest.raises(ArgumentError, match="was called again"):
+        first.backward(x)
+    same = nn.Identity()  # which keeps nothing
+    whole = nn.Sequential(same, nn.Residual(nn.Tanh(), same), same)
+    slope = 2 - np.tanh(x.get()) ** 2
+    whole(x)
+    np.testing.assert_allclose(
+        whole.backward(pg.asarray(np.ones((3, 4), "f4"), engine=engine)).get(), slope, 1e-5
+    )
+
+
+def test_modules_with_one_parameter(engine: Engine) -> None:
+    """Gradients of both places are added, and optimisers and norms count the parameter once."""
+    first, second = (nn.Linear(4, 4, bias=False, engine=engine) for _ in range(2))
+    second.weight = first.weight
+    net, x = nn.Sequential(first, second), np.linspace(-1, 1, 12, dtype=np.float32).reshape(3, 4)
+    w, g = first.weight.data.get().astype(float), np.ones((3, 4))
+    net(x)
+    net.backward(pg.asarray(g.astype(np.float32), engine=engine))
+    gradient = g.T @ (x @ w.T) + (g @ w).T @ x
+    np.testing.assert_allclose(first.weight.grad.get(), gradient, 1e-4, 1e-5)
+    optimizer = nn.SGD(net.parameters(), lr=0.5)
+    norm = nn.clip_grad_norm_(net.parameters(), 1e9)
+    np.testing.assert_allclose(norm.get(), np.linalg.norm(gradient), 1e-5)
+    optimizer.step()
+    np.testing.assert_allclose(first.weight.data.get(), w - gradient / 2, 1e-4, 1e-5)

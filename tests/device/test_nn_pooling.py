@@ -236,6 +236,28 @@ def test_norms(engine: Engine) -> None:
     assert nn.lp_pool3d(np.ones((1, 4, 4, 4), "f4"), 2, 2, engine=engine).shape == (1, 2, 2, 2)
 
 
+@pytest.mark.parametrize("p", [1, 2, 3, 2.5, 8])
+def test_norms_of_16_bits_have_powers_of_32(engine: Engine, p: float) -> None:
+    """Powers and quotients leave float16's range, and their sums have no roundings to 16 bits."""
+    for dtype in (np.float16, BFLOAT16):
+        for size in (3e-5, 0.4, 50.0):  # 50^3 is above float16's largest number, 1 / 3e-5 is near
+            if dtype is None or size**p < 1e-36:
+                continue
+            x = (size * np.random.default_rng(3).uniform(0.5, 1, (1, 6, 64))).astype(dtype)
+            wide = x.astype(float).reshape(1, 6, 16, 4)
+            y = (wide**p).sum(-1) ** (1 / p)
+            smallest, unit = (2.0**-24, 2.0**-11) if dtype == np.float16 else (0.0, 2.0**-8)
+            got = nn.lp_pool1d(x, p, 4, engine=engine)
+            error = np.abs(got.astype(float) - y)
+            assert (error <= 1.01 * unit * y + smallest).all(), (dtype, size)
+            stored = got.astype(float)[..., None]
+            exact = 2 * (wide / stored) ** (p - 1)
+            g = np.full(got.shape, 2, dtype)
+            gradient = nn.lp_pool1d_backward(g, x, got, p, 4, engine=engine)
+            error = np.abs(gradient.astype(float).reshape(exact.shape) - exact)
+            assert (error <= 1.01 * unit * exact + smallest).all(), (dtype, size)
+
+
 @pytest.mark.tiny
 def test_integers_and_empty_batches(engine: Engine) -> None:
     x = np.array([[[3, -7, 5, 120]]], np.int8)

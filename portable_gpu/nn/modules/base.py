@@ -50,6 +50,7 @@ class Module:
 
     training = True
     _is_whole = True  # whether all that is kept for ``backward`` belongs to one call of ``forward``
+    _forwards = 0  # calls of ``forward`` by compositions, of modules that keep something
 
     def forward(self, input: Any) -> Any:
         """Compute the output of an array on the device."""

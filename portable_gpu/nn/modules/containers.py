@@ -17,34 +17,49 @@ from portable_gpu.runtime.array import Array
 class _Composition(Module):
     """The base of modules that call several modules one after the other.
 
-    If one of these refuses a call, those before it have stored the data of that call already.
+    If one of these refuses a call, those before it have stored the data of that call already.  A
+    module that is called again, because it has several places in a network, has lost its data.
     """
+
+    #: The modules of the last call, with their numbers of calls.
+    _called: Sequence[tuple[Module, int]] = ()
 
     def _each(self, modules: Iterable[Module], compute: Callable[[Module], None]) -> None:
         """Call ``compute`` with each module, and record whether all have data of the same call."""
-        count = 0
+        called: list[tuple[Module, int]] = []
         try:
             for module in modules:
                 compute(module)
-                count += 1
+                if not isinstance(module, Identity):
+                    module._forwards += 1
+                called.append((module, module._forwards))
         except BaseException:
             # If the first module refused the call, all still have the data of the last call.
-            if count or not module._is_whole:
+            if called or not module._is_whole:
                 self._is_whole = False
             raise
-        self._is_whole = True
+        self._is_whole, self._called = True, called
 
     def _check_whole(self) -> None:
         """Check that all modules have data of the same call, which ``backward`` needs.
 
         Raises:
-            ArgumentError: A module after the first one has refused the last call.
+            ArgumentError: A module after the first one has refused the last call, or one has been
+                called again.
         """
         if not self._is_whole:
             raise ArgumentError(
                 f"{type(self).__name__}.backward is called after a forward that one of its modules "
                 "refused; call forward again"
             )
+        for module, forwards in self._called:
+            if module._forwards != forwards:
+                name = next((name for name, one in self.named_children() if one is module), "")
+                raise ArgumentError(
+                    f"{type(self).__name__}.backward: module {name!r}, a {type(module).__name__}, "
+                    "was called again after this forward and has data of its last call alone; "
+                    "expected a module of its own in each place"
+                )
 
 
 class _Numbered(_Composition):
@@ -61,7 +76,11 @@ class _Numbered(_Composition):
 
 
 class Sequential(_Numbered):
-    """Modules one after the other; their names are their numbers, from ``"0"`` on."""
+    """Modules one after the other; their names are their numbers, from ``"0"`` on.
+
+    A module that has several places in a network keeps the data of its last call alone, so
+    ``backward`` refuses it.  Modules of their own may have the same parameters.
+    """
 
     def __init__(self, *modules: Module) -> None:
         """Take the modules in their order."""

@@ -65,7 +65,7 @@ class LpPooling:
 
         Cost: one launch for p = 2; else three, and two temporary arrays: powers, sums, roots.
         Accuracy: a few ulp of the powers, which are products for whole p up to 8, and of the root;
-            16-bit floats are rounded once for p = 2, else after each step.
+            16-bit floats are computed in float32, and rounded once.
             torch takes x to the power p instead of ``|x|``, which differs for odd p.
         """
         p = _norm_type(norm_type)
@@ -75,17 +75,17 @@ class LpPooling:
         options = self._axes, window
         if p == 2:
             return WINDOW_NORMS.call((x,), options, out, engine, queue, wait_for)
-        place: dict[str, Any] = {"engine": engine, "queue": queue, "dtype": x.dtype}
-        number = statistics_dtype(x.dtype).type  # an exponent is not rounded to 16 bits
+        place: dict[str, Any] = {"engine": engine, "queue": queue}
+        wide = statistics_dtype(x.dtype)  # neither exponents nor powers are rounded to 16 bits
         if p in _PRODUCTS:
             power, root = _product("abs(x)", int(p)), _root(int(p))
             exponents: list[dict[str, Any]] = [{}, {}]
         else:
             power, root = "pow(abs(x), p)", "pow(x, q)"
-            exponents = [{"p": number(p)}, {"q": number(1 / p)}]
-        powers = elementwise(power, x=x, wait_for=wait_for, **exponents[0], **place)
+            exponents = [{"p": wide.type(p)}, {"q": wide.type(1 / p)}]
+        powers = elementwise(power, x=x, dtype=wide, wait_for=wait_for, **exponents[0], **place)
         sums = WINDOW_SUMS.call((powers,), options, None, engine, queue, None)
-        return elementwise(root, x=sums, out=out, **exponents[1], **place)
+        return elementwise(root, x=sums, out=out, dtype=x.dtype, **exponents[1], **place)
 
     def lp_pool_backward(
         self,
@@ -125,17 +125,19 @@ class LpPooling:
         check_result(y, "output", rules, x.shape)
         place: dict[str, Any] = {"engine": engine, "queue": queue, "wait_for": wait_for}
         by_norm, by_input = "g * pow(y, q)", "s * copysign(pow(fabs(x), r), x)"
-        place["dtype"], number = x.dtype, statistics_dtype(x.dtype).type
-        exponents: list[dict[str, Any]] = [{"q": number(1 - p)}, {"r": number(p - 1)}]
+        wide = statistics_dtype(x.dtype)
+        exponents: list[dict[str, Any]] = [{"q": wide.type(1 - p)}, {"r": wide.type(p - 1)}]
         if p in _PRODUCTS:
             by_norm = f"g / ({_product('y', int(p) - 1)})"
             by_input = f"s * copysign({_product('abs(x)', int(p) - 1)}, x)"
             exponents = [{}, {}]
-        scaled = elementwise(f"y == 0 ? 0 : {by_norm}", g=g, y=y, **exponents[0], **place)
+        scaled = elementwise(
+            f"y == 0 ? 0 : {by_norm}", g=g, y=y, dtype=wide, **exponents[0], **place
+        )
         options = self._axes, tuple(x.shape), window
         sums = WINDOW_SUMS_BACKWARD.call((scaled,), options, None, engine, queue, None)
         return elementwise(
-            f"x == 0 ? 0 : {by_input}", s=sums, x=x, out=out, **exponents[1], **place
+            f"x == 0 ? 0 : {by_input}", s=sums, x=x, out=out, dtype=x.dtype, **exponents[1], **place
         )
 
 
