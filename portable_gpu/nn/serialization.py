@@ -22,6 +22,10 @@ from portable_gpu.errors import ArgumentError
 _SUFFIXES = (".npz", ".safetensors")
 #: The largest header of a safetensors file; the format's own limit.
 _MOST_HEADER = 100_000_000
+#: The most letters of a file's own texts and numbers in a message.
+_MOST_TEXT = 300
+#: The bit of a zip entry that says that it is encrypted.
+_ENCRYPTED = 1
 _DTYPES: dict[str, Any] = {
     "BOOL": np.dtype(bool), "U8": np.dtype("u1"), "I8": np.dtype("i1"), "U16": np.dtype("<u2"),
     "I16": np.dtype("<i2"), "U32": np.dtype("<u4"), "I32": np.dtype("<i4"),
@@ -96,27 +100,38 @@ def _read_npz(path: Path) -> dict[str, np.ndarray[Any, Any]]:
         with path.open("rb") as file:
             size = os.fstat(file.fileno()).st_size
             with zipfile.ZipFile(file) as archive:
+                _with_names([(entry.filename, entry) for entry in archive.infolist()])
                 for entry in archive.infolist():
                     _check_npy(archive, entry, size)
             file.seek(0)
             arrays = np.load(file, allow_pickle=False)
             return {name: arrays[name] for name in arrays.files}
     except (ValueError, EOFError, KeyError, zipfile.BadZipFile, NotImplementedError) as error:
-        raise ArgumentError(f"path is {str(path)!r}, which is no .npz file: {error}") from error
+        raise _damaged(path, f"an .npz file: {error}") from error
 
 
 def _check_npy(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, nbytes: int) -> None:
     """Raise ValueError unless an array has as many bytes as its header says, all in the file."""
-    if entry.compress_type != zipfile.ZIP_STORED or entry.file_size > nbytes:
-        raise ValueError(f"{entry.filename} is compressed, or is larger than the file")
-    with archive.open(entry) as file:
-        version = np.lib.format.read_magic(file)
-        read = np.lib.format.read_array_header_1_0
-        if version != (1, 0):
-            read = np.lib.format.read_array_header_2_0
-        shape, _, dtype = read(file)
-        if dtype.hasobject or prod(shape) * dtype.itemsize != entry.file_size - file.tell():
-            raise ValueError(f"{entry.filename} has the shape {shape} of {dtype} in fewer bytes")
+    if entry.compress_type != zipfile.ZIP_STORED or entry.flag_bits & _ENCRYPTED:
+        raise ValueError(f"{entry.filename} is compressed or encrypted")
+    if entry.file_size > nbytes or not 0 <= entry.header_offset < nbytes:
+        raise ValueError(f"{entry.filename} is outside of the file")
+    try:
+        with archive.open(entry) as file:
+            version = np.lib.format.read_magic(file)
+            read = np.lib.format.read_array_header_1_0
+            if version != (1, 0):
+                read = np.lib.format.read_array_header_2_0
+            shape, _, dtype = read(file)
+            start = file.tell()
+    except OSError:  # of the disk
+        raise
+    except Exception as error:  # NumPy's and Python's parsers have many
+        raise ValueError(
+            f"the header of {entry.filename} is damaged: {type(error).__name__}: {error}"
+        ) from error
+    if dtype.hasobject or prod(shape) * dtype.itemsize != entry.file_size - start:
+        raise ValueError(f"{entry.filename} has the shape {shape} of {dtype} in fewer bytes")
 
 
 def _write_safetensors(file: Any, state: Mapping[str, np.ndarray[Any, Any]]) -> None:
@@ -145,28 +160,42 @@ def _read_safetensors(path: Path) -> dict[str, np.ndarray[Any, Any]]:
         # A file of less than 8 bytes has no length of a header, and is refused below.
         length = struct.unpack("<Q", start)[0] if len(start) == 8 else size
         if length > min(size - 8, _MOST_HEADER):
-            raise _damaged(path, f"its header would have {length} bytes")
+            raise _not_safe(path, f"its header would have {length} bytes")
         try:
-            header = json.loads(file.read(length).decode())
+            header = json.loads(file.read(length).decode(), object_pairs_hook=_with_names)
         except (ValueError, RecursionError) as error:
-            raise _damaged(path, f"its header is not JSON: {error}") from error
+            raise _not_safe(path, f"its header cannot be read: {error}") from error
         if not isinstance(header, dict):
-            raise _damaged(path, "its header is not a JSON object")
+            raise _not_safe(path, "its header is not a JSON object")
         header.pop("__metadata__", None)
         data = size - 8 - length
         places = {name: _place(path, name, entry, data) for name, entry in header.items()}
         end = 0
         for name, (_, _, begin, stop) in sorted(places.items(), key=lambda item: item[1][2:]):
             if begin != end:
-                raise _damaged(path, f"{name} begins at byte {begin}, and {end} is expected")
+                raise _not_safe(path, f"{name} begins at byte {begin}, and {end} is expected")
             end = stop
         if end != data:
-            raise _damaged(path, f"it has {data} bytes of arrays, and the header {end}")
+            raise _not_safe(path, f"it has {data} bytes of arrays, and the header {end}")
         result = {}
         for name, (dtype, shape, begin, stop) in places.items():
             file.seek(8 + length + begin)
-            result[name] = np.frombuffer(file.read(stop - begin), dtype).reshape(shape)
+            array = np.frombuffer(file.read(stop - begin), dtype)
+            try:
+                result[name] = array.reshape(shape)
+            except ValueError as error:  # too many axes
+                raise _not_safe(path, f"{name}: {error}") from error
         return result
+
+
+def _with_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return values by name, or raise ValueError if a name occurs twice."""
+    result = dict(pairs)
+    if len(result) != len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"{twice} occurs twice")
+    return result
 
 
 def _place(path: Path, name: str, entry: Any, data: int) -> tuple[Any, list[int], int, int]:
@@ -174,18 +203,24 @@ def _place(path: Path, name: str, entry: Any, data: int) -> tuple[Any, list[int]
     try:
         kind, shape, (begin, end) = entry["dtype"], entry["shape"], entry["data_offsets"]
     except (TypeError, KeyError, ValueError) as error:
-        raise _damaged(path, f"the entry of {name} is incomplete") from error
+        raise _not_safe(path, f"the entry of {name} is incomplete") from error
     numbers = [*shape, begin, end] if isinstance(shape, list) else [None]
     if not all(type(number) is int and number >= 0 for number in numbers):
-        raise _damaged(path, f"the entry of {name} has numbers that are not sizes")
+        raise _not_safe(path, f"the entry of {name} has numbers that are not sizes")
     dtypes = _dtypes()
     dtype = dtypes.get(kind) if isinstance(kind, str) else None
     if dtype is None:
-        raise _damaged(path, f"{name} is {kind}; expected {', '.join(dtypes)}")
+        raise _not_safe(path, f"{name} is {kind}; expected {', '.join(dtypes)}")
     if not begin <= end <= data or prod(shape) * dtype.itemsize != end - begin:
-        raise _damaged(path, f"{name} has the shape {shape} and the bytes {begin} to {end}")
+        raise _not_safe(path, f"{name} has the shape {shape} and the bytes {begin} to {end}")
     return dtype, shape, begin, end
 
 
+def _not_safe(path: Path, why: str) -> ArgumentError:
+    return _damaged(path, f"a safetensors file: {why}")
+
+
 def _damaged(path: Path, why: str) -> ArgumentError:
-    return ArgumentError(f"path is {str(path)!r}, which is not a safetensors file: {why}")
+    """An error whose text is bounded, whatever the file has."""
+    text = why if len(why) <= _MOST_TEXT else f"{why[:_MOST_TEXT]} ..."
+    return ArgumentError(f"path is {str(path)!r}, which is not {text}")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import struct
+import warnings
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ from portable_gpu.errors import (
     ArgumentTypeError,
     DTypeError,
     NotPositiveDefiniteError,
+    PortableGPUError,
     ShapeError,
 )
 from portable_gpu.nn.serialization import read_state, write_state
@@ -207,6 +210,8 @@ def test_safetensors_is_the_published_format(tmp_path: Path) -> None:
         ([entry], {}),
         (b"{", {}),
         (b"[" * 100_000, {}),
+        (b'{"a":' + json.dumps(entry).encode() + b',"a":' + json.dumps(entry).encode() + b"}", {}),
+        ({"a": {**entry, "shape": [2, 3] + [1] * 100_000}}, {}),
         ({"a": entry}, {"data": bytes(23)}),
         ({"a": entry}, {"data": bytes(25)}),
         ({"a": entry, "b": entry}, {}),
@@ -214,8 +219,9 @@ def test_safetensors_is_the_published_format(tmp_path: Path) -> None:
     ]
     for header, options in damages:
         written(header, **options)
-        with pytest.raises(ArgumentError, match="not a safetensors file"):
+        with pytest.raises(ArgumentError, match="not a safetensors file") as refused:
             read_state(path)
+        assert len(str(refused.value)) < 1000
     path.write_bytes(b"abc")
     with pytest.raises(ArgumentError, match="not a safetensors file"):
         read_state(path)
@@ -233,15 +239,62 @@ def test_damaged_npz(tmp_path: Path) -> None:
     path = tmp_path / "x.npz"
     np.savez(path, a=np.ones(300))
     whole = path.read_bytes()
-    path.write_bytes(whole.replace(b"(300,)", b"(900,)"))
-    with pytest.raises(ArgumentError, match="which is no"):
-        read_state(path)
-    path.write_bytes(whole[:100])
-    with pytest.raises(ArgumentError, match="which is no"):
-        read_state(path)
+    directory = whole.rindex(b"PK\x01\x02")  # of the file: its last part
+    encrypted = bytearray(whole)
+    encrypted[directory + 8] |= 1
+    far = whole[: directory + 42] + b"\xff\xff\xff\x7f" + whole[directory + 46 :]
+    for damaged in (
+        whole.replace(b"(300,)", b"(900,)"), whole[:100], bytes(encrypted), far,
+        whole.replace(b"PK\x05\x06", b"PK\x05\x06"[::-1]), whole[7:], b"",
+    ):  # fmt: skip
+        path.write_bytes(damaged)
+        with pytest.raises(ArgumentError, match="which is not an"):
+            read_state(path)
     np.savez(path, a=np.array([{}], object))
-    with pytest.raises(ArgumentError, match="which is no"):
+    with pytest.raises(ArgumentError, match="which is not an"):
         read_state(path)
+    plain = "{{'descr': '<f4', 'fortran_order': False, 'shape': ({}), }}"
+    for text in (  # the parsers raise TokenError, MemoryError, TypeError and SyntaxError
+        "(" * 9000, "-" * 9000 + "1", plain.format("True,"), plain.format("9" * 4000 + ","),
+        plain.format("1," * 3000), plain.format("0,").replace("<f4", ",f4"),
+    ):  # fmt: skip
+        header = b"\x93NUMPY\1\0" + struct.pack("<H", len(text)) + text.encode()
+        with zipfile.ZipFile(path, "w") as archive:
+            archive.writestr("a.npy", header)
+        with pytest.raises(ArgumentError, match="which is not an") as refused:
+            read_state(path)
+        assert len(str(refused.value)) < 1000
+    with zipfile.ZipFile(path, "w") as archive, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for _ in range(2):
+            archive.writestr("a.npy", b"")
+    with pytest.raises(ArgumentError, match=r"a\.npy occurs twice"):
+        read_state(path)
+
+
+def test_randomly_damaged_states(engine: Engine, tmp_path: Path) -> None:
+    """Each file is loaded or refused by an error of the library, which changes no parameter."""
+    rng, module = np.random.default_rng(7), nn.Linear(3, 2, engine=engine)
+    before = module.state_dict()
+    for suffix in (".npz", ".safetensors"):
+        path = tmp_path / f"state{suffix}"
+        module.save(path)
+        whole = path.read_bytes()
+        for _ in range(300):
+            damaged = bytearray(whole[: len(whole) if rng.random() < 0.8 else rng.integers(900)])
+            for _ in range(int(rng.choice((1, 2, 8)))):
+                if damaged:
+                    damaged[rng.integers(len(damaged))] = rng.integers(256)
+            path.write_bytes(damaged)
+            refused = ""
+            try:
+                module.load(path)
+            except PortableGPUError as error:
+                refused = str(error)
+            assert len(refused) < 1000
+            for name, values in module.state_dict().items():
+                assert not refused or values.tobytes() == before[name].tobytes()
+            module.load_state_dict(before)
 
 
 def test_wrong_arguments(engine: Engine) -> None:
