@@ -168,8 +168,15 @@ def linear_backward(
     return by_input, by_weight, by_bias
 
 
+def one_gradient(which: int, grad_output: Any, input: Any, weight: Any, out: Any) -> Any:
+    """Compute one gradient of :func:`linear`: that of the input (0), weight (1) or bias (2)."""
+    mask = [k == which for k in range(3)]
+    outs: Any = tuple(out if is_computed else None for is_computed in mask)
+    return linear_backward(grad_output, input, weight, output_mask=mask, out=outs)[which]
+
+
 def _three(values: Any, name: str) -> Any:
-    """``values``, if it is a tuple or list of three.
+    """Return ``values``, a tuple or a list of three.
 
     Raises:
         ArgumentTypeError, ArgumentError: It is not.

@@ -30,7 +30,17 @@ from portable_gpu.runtime.transfer import asarray
 
 
 class _Slot:
-    """Flat values and gradients, and the optimiser's state of them: one launch updates them."""
+    """Flat values and gradients with the state of an optimiser, which one launch updates.
+
+    Attributes:
+        data, grad: The flat values and gradients.
+        parameters: The parameters that are views of these.
+        state: The arrays of state by the names of the parameters of :func:`adam_step` and
+            :func:`sgd_step`; of float32 for values of 16 bits.
+        master: A copy of values of 16 bits in float32, to which steps are added; else ``None``.
+        version: The versions of the parameters from which ``master`` was copied.
+        steps: The number of steps so far.
+    """
 
     def __init__(
         self, data: Array, grad: Array, parameters: list[ModuleParameter], names: Iterable[str]
@@ -135,6 +145,7 @@ class Optimizer:
         raise NotImplementedError
 
     def _update(self, group: dict[str, Any], slot: _Slot) -> None:
+        """Make a step of the parameters of a slot, by the options of their group."""
         raise NotImplementedError
 
 
@@ -264,6 +275,7 @@ class AdamW(Adam):
         super().__init__(params, lr, betas, eps, weight_decay, amsgrad, maximize=maximize)
 
 
+#: For each norm, the expression of an element, and that which combines two of these.
 _SUMS = {1.0: ("fabs(x)", "a + b"), 2.0: ("x * x", "a + b"), np.inf: ("fabs(x)", "max(a, b)")}
 
 
@@ -292,10 +304,10 @@ def clip_grad_norm_(parameters: Any, max_norm: float, norm_type: float = 2.0) ->
     grads = gradients(as_parameters(parameters))
     if not grads:
         return np.float32(0)
-    text, fold = _SUMS[norm_type]
+    term, fold = _SUMS[norm_type]
     op = BinaryOp("norm", "0", fold)
     wide = np.result_type(np.float32, *(grad.dtype for grad in grads if grad.dtype.itemsize > 2))
-    parts = [reduce(grad, op, text, dtype=wide) for grad in grads]
+    parts = [reduce(grad, op, term, dtype=wide) for grad in grads]
     names = [f"p{k}" for k in range(len(parts))]
     joined = " + ".join(names)
     if norm_type == np.inf:

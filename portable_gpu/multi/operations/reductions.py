@@ -138,19 +138,19 @@ class _Job:
     def run(self, inputs: Sequence[Any], shape: Shape, dtype: np.dtype[Any]) -> Any:
         """Reduce arrays with elements."""
         group = self.group
-        place = cut_of(inputs, len(shape), shape)
-        if place is None:
+        cut = cut_of(inputs, len(shape), shape)
+        if cut is None:
             bounds = group.bounds(shape[0], inputs[0].nbytes)
-            place = Cut(0, bounds, group.owners(len(bounds) - 1))
-        operands = [blocks_of(x, place) for x in inputs]
-        if place.axis not in self.reduced:
-            return self._apart(operands, shape, dtype, place)
+            cut = Cut(0, bounds, group.owners(len(bounds) - 1))
+        operands = [blocks_of(x, cut) for x in inputs]
+        if cut.axis not in self.reduced:
+            return self._apart(operands, shape, dtype, cut)
         if self.name in _POSITIONS:
-            return self._position(operands[0], shape, place)
+            return self._position(operands[0], shape, cut)
         if self.name in _MOMENTS:
-            return self._moment(operands[0], shape, dtype, place)
+            return self._moment(operands[0], shape, dtype, cut)
         rule = self._of_blocks(dtype)
-        parts = self._partials(operands, rule, shape, place)
+        parts = self._partials(operands, rule, shape, cut)
         with np.errstate(all="ignore"):
             total = np.asarray(merged(parts, _FOLDS[self.name]))
         if self.name == "mean":
@@ -158,16 +158,16 @@ class _Job:
         return np.asarray(total, dtype)
 
     def _apart(
-        self, operands: Sequence[Sequence[Any]], shape: Shape, dtype: np.dtype[Any], place: Cut
+        self, operands: Sequence[Sequence[Any]], shape: Shape, dtype: np.dtype[Any], cut: Cut
     ) -> GroupArray | _Values:
         """Reduce other axes than that of the blocks, each block by itself."""
-        axis = place.axis
+        axis = cut.axis
         at = axis if self.keepdims else axis - sum(other < axis for other in self.reduced)
         whole = self.result_shape(shape)
         host = np.empty(whole, dtype) if self.on_host else None
 
         def work(member: Member, number: int) -> GroupBlock:
-            start, stop = place.range(number)
+            start, stop = cut.range(number)
             if host is not None:
                 result: Any = transfers.part(host, at, start, stop)
             else:
@@ -176,11 +176,11 @@ class _Job:
                 self._block(member, [x[number] for x in operands], self.rule, result)
             return GroupBlock(start, stop, member, result)
 
-        blocks = self.group.for_blocks(place.members, work, waits=self.on_host)
+        blocks = self.group.for_blocks(cut.members, work, waits=self.on_host)
         return GroupArray(self.group, whole, dtype, at, blocks) if host is None else host
 
     def _partials(
-        self, operands: Sequence[Sequence[Any]], rule: Rule, shape: Shape, place: Cut
+        self, operands: Sequence[Sequence[Any]], rule: Rule, shape: Shape, cut: Cut
     ) -> list[_Values]:
         """Return the result of each block in NumPy."""
         if self.on_host:
@@ -190,21 +190,22 @@ class _Job:
                 with recorded_kernels(member, number, on_host=True):
                     return np.asarray(self._block(member, arrays, rule, None))
 
-            return self.group.for_blocks(place.members, compute, waits=True)
+            return self.group.for_blocks(cut.members, compute, waits=True)
         dtype = rule(*[x[0].dtype for x in operands])[1]
         single = self.result_shape(shape)
         numbers: dict[Member, list[int]] = {}
-        for number, member in enumerate(place.members):
+        for number, member in enumerate(cut.members):
             numbers.setdefault(member, []).append(number)
         memory = {
-            member: member.pooled((len(its), *single), dtype) for member, its in numbers.items()
+            member: member.pooled((len(own), *single), dtype) for member, own in numbers.items()
         }
 
-        places = {number: at for its in numbers.values() for at, number in enumerate(its)}
+        # The place of each block's result in the memory of its device.
+        places = {number: at for own in numbers.values() for at, number in enumerate(own)}
         nbytes = prod(single) * dtype.itemsize
 
         def enqueue(member: Member, number: int) -> Array | None:
-            is_local = member is place.members[number]
+            is_local = member is cut.members[number]
             result = None
             if is_local:
                 result = Array(
@@ -216,19 +217,19 @@ class _Job:
                 result = self._block(member, arrays, rule, result)
             return None if is_local else member.count(result)
 
-        results = self.group.for_blocks(place.members, enqueue)
+        results = self.group.for_blocks(cut.members, enqueue)
         parts: dict[int, _Values] = {}
         copies = []
-        for member, its in numbers.items():
+        for member, own in numbers.items():
             with member.named_errors():
-                copies.append((its, member, memory[member].get_async()))
-        for its, member, (values, event) in copies:
+                copies.append((own, member, memory[member].get_async()))
+        for own, member, (values, event) in copies:
             with member.named_errors():
                 event.wait()
-            parts |= dict(zip(its, values, strict=True))
+            parts |= dict(zip(own, values, strict=True))
         # Others are of blocks whose device failed.
         parts |= {number: part.get() for number, part in enumerate(results) if part is not None}
-        return [np.asarray(parts[number]) for number in range(len(place.members))]
+        return [np.asarray(parts[number]) for number in range(len(cut.members))]
 
     def _block(self, member: Member, arrays: Sequence[Any], rule: Rule, out: Any) -> Any:
         """Reduce one block on its device."""
@@ -249,7 +250,7 @@ class _Job:
         return self.rule
 
     def _moment(
-        self, blocks: Sequence[Any], shape: Shape, dtype: np.dtype[Any], place: Cut
+        self, blocks: Sequence[Any], shape: Shape, dtype: np.dtype[Any], cut: Cut
     ) -> _Values:
         """Return the variances, or their square roots, of arrays of real numbers.
 
@@ -260,7 +261,7 @@ class _Job:
         if "c" in (blocks[0].dtype.kind, dtype.kind):
             raise UnsupportedError(
                 f"{self.name} of complex numbers by a DeviceGroup does not reduce axis "
-                f"{place.axis}, which is cut; expected real numbers or other axes"
+                f"{cut.axis}, which is cut; expected real numbers or other axes"
             )
         wide = np.dtype(np.float64 if dtype.itemsize == 8 else np.float32)
 
@@ -271,9 +272,9 @@ class _Job:
             with recorded_kernels(member, number, on_host=self.on_host):
                 return moments.on_device(array, self.reduced, wide, member.engine)
 
-        results = self.group.for_blocks(place.members, work, waits=self.on_host)
+        results = self.group.for_blocks(cut.members, work, waits=self.on_host)
         parts = []
-        for member, block, arrays in zip(place.members, blocks, results, strict=True):
+        for member, block, arrays in zip(cut.members, blocks, results, strict=True):
             count = prod(block.shape[at] for at in self.reduced)
             with member.named_errors():
                 parts.append(moments.from_device(count, *[asnumpy(each) for each in arrays]))
@@ -283,7 +284,7 @@ class _Job:
             result = np.sqrt(variance) if rule.root else variance
         return np.asarray(result, dtype).reshape(self.result_shape(shape))
 
-    def _position(self, blocks: Sequence[Any], shape: Shape, place: Cut) -> _Values:
+    def _position(self, blocks: Sequence[Any], shape: Shape, cut: Cut) -> _Values:
         """Return the indices of the largest or smallest elements."""
         rule, is_better = _POSITIONS[self.name]
         every = frozenset(range(len(shape)))
@@ -291,10 +292,10 @@ class _Job:
             self.group, self.name[3:], self.names, rule,
             every if self.axes is None else self.reduced, self.keepdims, self.on_host,
         )  # fmt: skip
-        in_blocks = self._partials([blocks], self.rule, shape, place)
-        values = extreme._partials([blocks], rule, shape, place)
+        in_blocks = self._partials([blocks], self.rule, shape, cut)
+        values = extreme._partials([blocks], rule, shape, cut)
         positions = [
-            _moved(position, blocks[number].shape, place, number, shape, self.axes)
+            _moved(position, blocks[number].shape, cut, number, shape, self.axes)
             for number, position in enumerate(in_blocks)
         ]
         pairs = zip(positions, map(in_double, values), strict=True)
@@ -312,14 +313,14 @@ def _replicated(group: DeviceGroup, result: _Values) -> GroupArray:
 
 
 def _moved(
-    position: _Values, block: Shape, place: Cut, number: int, shape: Shape, axes: Axes
+    position: _Values, block: Shape, cut: Cut, number: int, shape: Shape, axes: Axes
 ) -> _Values:
     """Return positions in a block as positions in the whole array."""
-    start = place.bounds[number]
+    start = cut.bounds[number]
     if axes is not None:
         return position + start
     index = list(np.unravel_index(position, block))
-    index[place.axis] = index[place.axis] + start
+    index[cut.axis] = index[cut.axis] + start
     return np.asarray(np.ravel_multi_index(tuple(index), shape))
 
 

@@ -11,7 +11,7 @@ from portable_gpu.arguments import flag
 from portable_gpu.dtypes import as_dtype
 from portable_gpu.errors import ArgumentError, DTypeError, ShapeError
 from portable_gpu.nn import init
-from portable_gpu.nn.linear import linear, linear_backward
+from portable_gpu.nn.linear import linear, one_gradient
 from portable_gpu.nn.modules.base import Module
 from portable_gpu.nn.modules.linear import Linear, positive
 from portable_gpu.nn.parameter import ModuleParameter
@@ -69,7 +69,9 @@ class MultiheadAttention(Module):
         """
         extent, heads = positive(embed_dim, "embed_dim"), positive(num_heads, "num_heads")
         if extent % heads:
-            raise ArgumentError(f"embed_dim is {extent} and num_heads {heads}; they must divide")
+            raise ArgumentError(
+                f"embed_dim is {extent} and num_heads {heads}; expected a multiple of num_heads"
+            )
         self.embed_dim, self.num_heads = extent, heads
         self.dropout = probability(dropout, "dropout")
         self.batch_first, kind = flag(batch_first, "batch_first"), as_dtype(dtype)
@@ -176,7 +178,7 @@ class MultiheadAttention(Module):
         )
         self._add_grads(grads, arrays)
         results = [
-            _product(grad, x, weight, 0, None)
+            one_gradient(0, grad, x, weight, None)
             for grad, x, weight in zip(grads, arrays, self._weights_of(), strict=True)
         ]
         if _is_one(arrays):
@@ -193,11 +195,11 @@ class MultiheadAttention(Module):
         e, weights = self.embed_dim, self._weights_of()
 
         def joined(which: int, out: Any) -> Any:
-            """The gradients of weights (1) or biases (2), one after the other."""
+            """Return the gradients of weights (1) or biases (2), one after the other."""
             shape = (3 * e, *(weights[0].shape[1:] if which == 1 else ()))
             result = Array(grads[0].queue, shape, grads[0].dtype) if out is None else out
             for k, (grad, x, weight) in enumerate(zip(grads, arrays, weights, strict=True)):
-                _product(grad, x, weight, which, result[k * e : k * e + e])
+                one_gradient(which, grad, x, weight, result[k * e : k * e + e])
             return result
 
         if self.in_proj_bias is not None:
@@ -208,12 +210,12 @@ class MultiheadAttention(Module):
         for k, name in enumerate("qkv"):
 
             def of_weight(out: Any, k: int = k) -> Any:
-                return _product(grads[k], arrays[k], weights[k], 1, out)
+                return one_gradient(1, grads[k], arrays[k], weights[k], out)
 
             getattr(self, f"{name}_proj_weight").add_grad(of_weight)
 
     def _checked(self, arrays: tuple[Any, ...]) -> list[Any]:
-        """The three arrays with an axis of the batch."""
+        """Return the three arrays, with an axis of the batch, after a check of their shapes."""
         rank, axis = arrays[0].ndim, self._batch_axis
         for array, name, extent in zip(arrays, _NAMES, self._extents, strict=True):
             if rank not in (2, 3) or array.ndim != rank or array.shape[-1] != extent:
@@ -235,16 +237,17 @@ class MultiheadAttention(Module):
         return 0 if self.batch_first else 1
 
     def _sizes(self, query: Any, key: Any) -> tuple[int, int, int]:
+        """Return the sizes of the batch, of the queries and of the keys."""
         axis = self._batch_axis
         return query.shape[axis], query.shape[1 - axis], key.shape[1 - axis]
 
     def _heads(self, array: Any) -> Any:
-        """An array of rows as a view (N, heads, rows, elements)."""
+        """Return an array of rows as a view (N, heads, rows, elements)."""
         split = array.reshape((*array.shape[:2], self.num_heads, array.shape[2] // self.num_heads))
         return split.transpose((0, 2, 1, 3) if self.batch_first else (1, 2, 0, 3))
 
     def _project(self, arrays: list[Any]) -> list[Any]:
-        """The projections of query, key and value; for one array they are one product."""
+        """Return the projections of query, key and value; those of one array are one product."""
         bias = None if self.in_proj_bias is None else self.in_proj_bias.data
         e, starts = self.embed_dim, (0, self.embed_dim, 2 * self.embed_dim)
         if self._is_joined and _is_one(arrays):
@@ -256,6 +259,7 @@ class MultiheadAttention(Module):
         ]
 
     def _weights_of(self) -> list[Any]:
+        """Return the weights of the projections of query, key and value."""
         if not self._is_joined:
             return [getattr(self, f"{name}_proj_weight").data for name in "qkv"]
         e = self.embed_dim
@@ -270,7 +274,15 @@ class MultiheadAttention(Module):
         need_weights: bool,
         query: Any,
     ) -> tuple[Any, bool]:
-        """The mask of attention, true for keys that are seen or added, and whether it is causal."""
+        """Return the mask of attention, and whether attention is causal without a mask for that.
+
+        The mask is true for keys that are seen, or has numbers that are added to products.
+
+        Args:
+            sizes: See :meth:`_sizes`.
+            padding, attn_mask, is_causal, need_weights: As :meth:`forward` takes them.
+            query: The query, whose dtype and queue the mask has.
+        """
         n, queries, keys = sizes
         masks = []
         if attn_mask is not None:
@@ -307,13 +319,21 @@ class MultiheadAttention(Module):
         return elementwise(" + ".join(terms), **arrays, dtype=query.dtype), False
 
     def _as_mask(self, given: Any, name: str, query: Any) -> Any:
+        """Return a mask on the device, after a check of its dtype."""
         mask = as_array(given, name)
         if mask.dtype not in (np.dtype(bool), query.dtype):
             raise DTypeError(f"{name} is {mask.dtype}; expected bool or {query.dtype}")
         return asarray(mask, queue=query.queue)
 
     def _weights(self, q: Any, k: Any, sums: Any, mask: Any, rate: float, is_mean: bool) -> Any:
-        """The probabilities, from the logarithm of each query's sum of exponentials, ``sums``."""
+        """Return the probabilities.
+
+        Args:
+            q, k, mask: The queries and keys of all heads, and the mask of attention.
+            sums: The logarithm of each query's sum of exponentials.
+            rate: The probability of dropout.
+            is_mean: Whether probabilities are means over the heads.
+        """
         arrays = {"s": matmul(q, k.transpose((0, 1, 3, 2))), "z": sums.reshape((*sums.shape, 1))}
         # A query that sees no key has a logarithm of -infinity.
         numbers: dict[str, Any] = {"f": 1 / sqrt(max(1, q.shape[-1])), "low": -3e38}
@@ -331,10 +351,3 @@ class MultiheadAttention(Module):
 def _is_one(arrays: list[Any]) -> bool:
     """Whether query, key and value are one array."""
     return arrays[0] is arrays[1] is arrays[2]
-
-
-def _product(grad: Any, x: Any, weight: Any, which: int, out: Any) -> Any:
-    """One of the three gradients of a linear layer."""
-    mask = [k == which for k in range(3)]
-    outs: Any = tuple(out if k == which else None for k in range(3))
-    return linear_backward(grad, x, weight, output_mask=mask, out=outs)[which]

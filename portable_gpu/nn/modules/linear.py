@@ -11,14 +11,14 @@ from portable_gpu.arguments import MAX_INT, flag, shown, whole
 from portable_gpu.dtypes import as_dtype
 from portable_gpu.errors import ArgumentError
 from portable_gpu.nn import init
-from portable_gpu.nn.linear import linear, linear_backward
+from portable_gpu.nn.linear import linear, one_gradient
 from portable_gpu.nn.modules.base import Module
 from portable_gpu.nn.parameter import ModuleParameter
 from portable_gpu.runtime.engine import Engine
 
 
 def positive(value: Any, name: str) -> int:
-    """``value``, if it is an integer above 0.
+    """Return ``value``, an integer above 0, as an int.
 
     Raises:
         ArgumentTypeError, ArgumentError: It is not.
@@ -58,14 +58,8 @@ class Linear(Module):
 
     def backward(self, grad_output: Any) -> Any:
         """See :func:`portable_gpu.nn.linear_backward`."""
-        (x,), w = self._from_forward("_input"), self.weight.data
-
-        def gradient(number: int, out: Any) -> Any:
-            mask = [k == number for k in range(3)]
-            outs: Any = tuple(out if k == number else None for k in range(3))
-            return linear_backward(grad_output, x, w, output_mask=mask, out=outs)[number]
-
-        self.weight.add_grad(lambda out: gradient(1, out))
+        (x,), weight = self._from_forward("_input"), self.weight.data
+        self.weight.add_grad(lambda out: one_gradient(1, grad_output, x, weight, out))
         if self.bias is not None:
-            self.bias.add_grad(lambda out: gradient(2, out))
-        return gradient(0, None)
+            self.bias.add_grad(lambda out: one_gradient(2, grad_output, x, weight, out))
+        return one_gradient(0, grad_output, x, weight, None)

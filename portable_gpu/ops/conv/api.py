@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import pyopencl as cl
@@ -73,7 +73,7 @@ def convolve(
     queue: cl.CommandQueue | None,
     wait_for: Sequence[cl.Event] | None,
 ) -> Any:
-    """Make a call.
+    """Make a call of one of the public functions of convolutions.
 
     Args:
         kind: ``forward``, ``transposed`` (a transposed convolution), ``input`` or ``weight``.
@@ -91,7 +91,8 @@ def convolve(
     if epilogue is not None:
         inputs = (*inputs, *epilogue.arrays)
     result = _OPERATIONS[kind, rank].call(inputs, asked, out, (), engine, queue, wait_for)
-    if not asked[-1]:
+    is_channels_last = asked[-1]
+    if not is_channels_last:
         return result
     return result.transpose((0, rank + 1, *range(1, rank + 1)))
 
@@ -138,11 +139,11 @@ def _asked(
     workspace_limit: int | None,
     out: Any,
 ) -> tuple[Any, ...]:
-    """The options of a call; the last one is whether its fresh result is channels-last."""
+    """Return the options of a call, in the order of :class:`_CallOptions`."""
     stages: tuple[Stage, ...] = ()
     if epilogue is not None:
         stages = of_kind(epilogue, Epilogue, "epilogue", "a portable_gpu.Epilogue or None").stages
-    # A result on the side of a channels-last array is channels-last too.
+    # A result that has the layout of images is channels-last if the images that are read are.
     last = out is None and kind != "weight" and _channels_last(inputs[0], options.rank)
     asked: tuple[Any, ...] = (
         options.stride, options.padding, options.dilation, options.groups, size, precision, algo,
@@ -159,11 +160,35 @@ def _channels_last(x: Any, rank: int) -> bool:
     return bool(x.shape[1] > 1 and strides[1] < min(strides[2:]))
 
 
+class _CallOptions(NamedTuple):
+    """The options of a call.
+
+    Attributes:
+        stride, padding, dilation, groups, size, precision, algo, workspace_limit: As
+            :func:`convolve` takes them.
+        stages: The stages of the epilogue.
+        biased: Whether a bias is the third input.
+        channels_last: Whether a fresh result is channels-last.
+    """
+
+    stride: Any
+    padding: Any
+    dilation: Any
+    groups: Any
+    size: Any
+    precision: str | None
+    algo: str
+    workspace_limit: int | None
+    stages: tuple[Stage, ...]
+    biased: bool
+    channels_last: bool
+
+
 def _normalise(kind: str, rank: int, make: PlanMaker, arguments: CallArguments) -> Invocation:
-    (
-        stride, padding, dilation, groups, size, precision, algo, limit, stages, biased, last,
-    ) = arguments.options  # fmt: skip
-    options = Options(rank, stride, padding, dilation, groups)
+    asked = _CallOptions(*arguments.options)
+    size, precision, algo, biased = asked.size, asked.precision, asked.algo, asked.biased
+    stages, last = asked.stages, asked.channels_last
+    options = Options(rank, asked.stride, asked.padding, asked.dilation, asked.groups)
     names = _NAMES[kind]
     read = _READ[kind][: 2 + biased]
     arrays = tuple([as_array(a, name) for a, name in zip(arguments.inputs, read, strict=False)])
@@ -174,7 +199,7 @@ def _normalise(kind: str, rank: int, make: PlanMaker, arguments: CallArguments) 
     if precision is not None:
         check_precision(precision)
     check_algorithm(algo)
-    limit = check_limit(limit)
+    limit = check_limit(asked.workspace_limit)
     shapes = [tuple(array.shape) for array in arrays]
     if kind == "forward":
         g = geometry(options, shapes[0], shapes[1], None, names)
@@ -224,14 +249,13 @@ def _normalise(kind: str, rank: int, make: PlanMaker, arguments: CallArguments) 
         )  # fmt: skip
         return make(engine, problem, algo, limit)
 
-    probe = _flop(g)
     return Invocation(
         inputs=(*arrays, *extras),
         names=(*read, *["epilogue"] * len(extras)),
         shape=shape,
         dtype=dtype,
         plan=plan,
-        flop=probe,
+        flop=_flop(g),
         out=arguments.out,
         convert=None if all(a.dtype == dtype for a in arrays) else converter(dtype),
     )
@@ -245,6 +269,7 @@ _OPERATIONS = {
 
 
 def _flop(g: ConvExtents) -> int:
+    """Return the operations of a convolution, as if no tap were outside of an image."""
     flop = 2 * g.batch * g.filters * g.channels // g.groups
     for n, k in zip(g.y_size, g.w_size, strict=True):
         flop *= n * k

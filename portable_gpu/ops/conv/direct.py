@@ -28,13 +28,14 @@ from portable_gpu.powers_of_two import floor_power_of_two
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.targets import Target
 
+#: Bytes of a vector of a CPU, at most.
 _VECTOR_BYTES = 64
 #: Results at a time on a GPU, and of adjacent channels on a CPU: more would take registers.
 _STRIP = 4
 #: Bytes of adjacent channels that a work-item of a GPU loads at once, where each has its filter:
 #: with more, the weights take the registers of other wavefronts.
 _LOAD_BYTES = 8
-#: Work-items of a CPU's compute unit, which divide the work evenly.
+#: Work-items for each compute unit of a CPU: enough to divide the work evenly.
 _BANDS = 16
 #: Weights of a result that stay in registers.
 _MOST_KEPT = 25
@@ -58,7 +59,11 @@ def _parameters(context: Mapping[str, Any]) -> list[Parameter]:
 
 
 def direct_kernel(problem: ConvProblem, target: Target) -> ConvKernel:
-    """Return the kernel of a problem whose direction is ``forward`` or ``input``."""
+    """Return the kernel of a problem whose direction is ``forward`` or ``input``.
+
+    A work-item has ``wide`` channels and V neighbours at a time, of ``per_item`` strips along a row
+    and of ``lines`` rows.
+    """
     p = problem
     backward = p.direction == "input"
     source, result = (p.y, p.x) if backward else (p.x, p.y)
@@ -135,6 +140,7 @@ def _layout(
     p: ConvProblem, axes: Sequence[SpaceAxis], target: Target, t_channel: int, s_channel: int,
     channels: int,
 ) -> _Layout:  # fmt: skip
+    """Return the layout; ``t_channel``, ``s_channel``: strides of channels of result and source."""
     along, step = nearest_results(axes)
     by_channels = channels > 1 and abs(t_channel) < step
     if target.is_cpu:

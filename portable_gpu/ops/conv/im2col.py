@@ -84,7 +84,7 @@ class ConvProducts:
     bands: int = 1
 
     def plan(self, engine: Engine) -> Plan:
-        """Build the plans of all steps; equal steps share a plan."""
+        """Build the plan of all steps; equal steps share a plan."""
         made: dict[_Key, Plan] = {}
         result = []
         for step in self.steps:
@@ -113,6 +113,12 @@ def products(
 
     A chunk has at least one image; one whose windows are larger than the limit is cut into bands of
     rows.  Of a problem with an epilogue, the products apply it.
+
+    Args:
+        problem: The convolution, or one of its gradients.
+        target: The device.
+        limit: The most bytes of workspace; see ``workspace_limit`` of the public functions.
+        aligned: See :class:`~portable_gpu.ops.gemm.problem.GemmProblem`.
     """
     p, taps = problem, problem.taps
     computes = target.fp64 or not p.elem.needs_fp64
@@ -125,7 +131,7 @@ def products(
         and all(s == 1 or n == 1 for s, n in zip(p.stride, p.y_size, strict=True))
     )  # fmt: skip
     x_step = merged(p.x_size, p.x.space) if points else None
-    of_windows = p.channels * places * taps * itemsize
+    of_windows = p.channels * places * taps * itemsize  # bytes of the windows of an image
     if p.direction == "input" and itemsize == 2:
         of_windows *= 2
     last = target.is_cpu and p.groups == 1 and p.channels > 1 and p.x.channel == 1

@@ -42,6 +42,10 @@ def planes_kernel(problem: ConvProblem, target: Target) -> ConvKernel | None:
     ``None`` where it does not take the problem: on a GPU, for sums of several channels, three axes
     of space, elements of a row that are not adjacent, strides of more than 2, gradients of strides
     of more than 1, many taps, or a band of one row that is too large.
+
+    A work-item copies the elements that a band of ``lines`` rows of results needs.  With a stride
+    of 2, even and odd rows, and even and odd columns, are copied apart: each is a ``phase``, whose
+    rows are ``pitch`` elements apart.  It computes vectors of V results.
     """
     p = problem
     backward = p.direction == "input"

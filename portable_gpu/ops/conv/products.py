@@ -79,6 +79,7 @@ def residues(p: ConvProblem) -> int:
 
 
 def _forward(p: ConvProblem) -> WindowProduct:
+    """Return the product of the convolution itself."""
     checked = _checked_of_windows(p)
     order = order_of_steps(p.x, p.channels_of_group)
     a = WindowMatrix(
@@ -124,7 +125,7 @@ def _forward(p: ConvProblem) -> WindowProduct:
 
 
 def _inputs(p: ConvProblem, taps: Taps) -> WindowProduct:
-    """The product of the places of x that have these taps."""
+    """Return the product for the gradient at the places of x that have these taps."""
     a = taps.windows(p, taps.checked(p))
     channels, depth, copied = p.channels_of_group, prod(a.extents), None
     weights = taps.weights(p, p.w)
@@ -239,6 +240,7 @@ def _joined(
 
 
 def _weights(p: ConvProblem) -> WindowProduct:
+    """Return the product for the gradient of the weights."""
     # The columns run over channels and taps, and the fastest is what is adjacent in x.
     checked, order = _checked_of_windows(p), order_of_steps(p.x, p.channels_of_group)
     if order[-1] == 0 and len(checked) == 3:  # a reader checks three axes at most

@@ -163,16 +163,7 @@ def geometry(
                 f"output_padding is {extra}; it has to be below stride {stride} or dilation "
                 f"{dilation}"
             )
-        x_space = tuple(
-            (n - 1) * s - sum(pad) + r + e
-            for n, s, pad, r, e in zip(y_space, stride, padding, spans, extra, strict=True)
-        )
-        if any(n < 1 and q for n, q in zip(x_space, y_space, strict=True)):
-            raise ShapeError(
-                f"{y_name} has shape {y}: the result would have the extents {x_space}; reduce "
-                "padding"
-            )
-        x_space = tuple(max(0, n) for n in x_space)
+        x_space = _transposed(y_space, spans, padding, stride, extra, y_name, y)
     ones = (1,) * (3 - rank)
     zeros = (0,) * (3 - rank)
     return ConvExtents(
@@ -188,6 +179,36 @@ def geometry(
         dilation=_triple(ones, dilation),
         before=_triple(zeros, [first for first, _ in padding]),
     )
+
+
+def _transposed(
+    space: Sequence[int],
+    spans: Sequence[int],
+    padding: Sequence[tuple[int, int]],
+    stride: Sequence[int],
+    output_padding: Sequence[int],
+    name: str,
+    shape: Shape,
+) -> tuple[int, ...]:
+    """Return the extents of the result of a transposed convolution.
+
+    Args:
+        space: The extents of its input.
+        spans: The places from the first tap of a filter to the last.
+        padding, stride, output_padding: Those of each axis.
+        name, shape: The name and the shape of the input, for messages.
+    """
+    extents = tuple(
+        (places - 1) * step - sum(pad) + span + extra
+        for places, step, pad, span, extra in zip(
+            space, stride, padding, spans, output_padding, strict=True
+        )
+    )
+    if any(extent < 1 and places for extent, places in zip(extents, space, strict=True)):
+        raise ShapeError(
+            f"{name} has shape {shape}: the result would have the extents {extents}; reduce padding"
+        )
+    return tuple(max(0, extent) for extent in extents)
 
 
 def _forward(

@@ -196,6 +196,10 @@ def sliding_kernel(problem: ConvProblem, target: Target) -> ConvKernel | None:
 
     ``None`` where it does not take the problem: on a CPU, for sums of several channels, three axes
     of space, or filters whose sums are too many registers.
+
+    A work-item slides down a band of rows.  It has ``wide`` adjacent channels, V results along a
+    row and ``at_once`` rows of them at a time.  ``lanes`` work-items of a group have neighbouring
+    channels; it is ``None`` if channels are not adjacent in memory.
     """
     p = problem
     if not slides(p, target):
@@ -205,7 +209,7 @@ def sliding_kernel(problem: ConvProblem, target: Target) -> ConvKernel | None:
     targets = p.channels_of_group if backward else p.filters_of_group
     axes = axes_of(p, backward)
     wide = adjacent(p, _CHANNEL_BYTES)
-    of_number = wide * words_of(p)
+    of_number = wide * words_of(p)  # registers for a number of each channel
     V, at_once = _shape_of_item(p, axes)
     rows = rows_of(axes[1], at_once)
     if rows is None or p.taps > _MOST_TAPS:

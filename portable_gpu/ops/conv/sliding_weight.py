@@ -43,6 +43,9 @@ def sliding_weight_kernel(problem: ConvProblem, target: Target) -> WeightKernel 
 
     The result is ``None`` on a CPU, for several channels in a group, for three axes of space, and
     for filters whose sums need too many registers.
+
+    Each of ``lanes`` work-items side by side has ``wide`` filters and the sums of all T taps.  The
+    G / ``lanes`` rows of work-items (M) of a group divide the bands of columns of V places.
     """
     p = problem
     if not slides(p, target):

@@ -64,7 +64,7 @@ class Strip:
     """A row of taps, for V results from a multiple of V on.
 
     Attributes:
-        taps: Their number.
+        taps: The number of taps.
         step, divisor, shift: The first element that the strip at q may read is at
             ``q * step / divisor + shift``.
         reads: For each tap and result the number of the element that is read, or ``None``.
@@ -80,20 +80,26 @@ class Strip:
 
 
 def axes_of(problem: ConvProblem, backward: bool) -> list[SpaceAxis]:
-    """Return the axes of a convolution, or those of the gradient of its input."""
+    """Return the axes of a convolution, or those of the gradient of its input (``backward``)."""
     p = problem
     x: tuple[ImageStrides, Triple] = p.x, p.x_size
     y: tuple[ImageStrides, Triple] = p.y, p.y_size
     (target, t_size), (source, s_size) = (x, y) if backward else (y, x)
     return [
         SpaceAxis(
-            t_size[c], s_size[c], p.w_size[c],
-            *((1, -p.dilation[c], p.before[c], p.stride[c]) if backward
-              else (p.stride[c], p.dilation[c], -p.before[c], 1)),
-            target.space[c], source.space[c], p.w.space[c],
+            target=t_size[c],
+            source=s_size[c],
+            taps=p.w_size[c],
+            step=1 if backward else p.stride[c],
+            tap_step=-p.dilation[c] if backward else p.dilation[c],
+            shift=p.before[c] if backward else -p.before[c],
+            divisor=p.stride[c] if backward else 1,
+            t=target.space[c],
+            s=source.space[c],
+            f=p.w.space[c],
         )
         for c in range(3)
-    ]  # fmt: skip
+    ]
 
 
 def strip_of(axis: SpaceAxis, V: int) -> Strip | None:
@@ -101,17 +107,23 @@ def strip_of(axis: SpaceAxis, V: int) -> Strip | None:
     if axis.taps > _MOST_TAPS or V % axis.divisor or not axis.taps:
         return None
     whole, rest = divmod(axis.shift, axis.divisor)
-    places = []
-    for r in range(axis.taps):
-        at = [v * axis.step + r * axis.tap_step + rest for v in range(V)]
-        places.append([None if a % axis.divisor else a // axis.divisor for a in at])
-    known = sorted({a for row in places for a in row if a is not None})
-    if len(known) > _MOST_LOADS or not known:
+    places = []  # for each tap, the element that each result reads
+    for tap in range(axis.taps):
+        dividends = [v * axis.step + tap * axis.tap_step + rest for v in range(V)]
+        places.append([None if n % axis.divisor else n // axis.divisor for n in dividends])
+    read = sorted({place for row in places for place in row if place is not None})
+    if len(read) > _MOST_LOADS or not read:
         return None
-    first = known[0]
-    reads = tuple(tuple(None if a is None else a - first for a in row) for row in places)
+    first = read[0]
     return Strip(
-        axis.taps, axis.step, axis.divisor, whole + first, reads, tuple(a - first for a in known)
+        taps=axis.taps,
+        step=axis.step,
+        divisor=axis.divisor,
+        shift=whole + first,
+        reads=tuple(
+            tuple(None if place is None else place - first for place in row) for row in places
+        ),
+        loads=tuple(place - first for place in read),
     )
 
 

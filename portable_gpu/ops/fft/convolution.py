@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from math import log2, prod
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -122,17 +122,10 @@ def convolution_lines(p: ConvolutionProblem) -> list[tuple[Line, tuple[Operand, 
     filter_strides = contiguous_strides(filter_shape)
     result = list(
         _forward(
-            p,
-            p.second,
-            p.of_real[1],
-            _SECOND,
-            spectrum,
-            filter_strides,
-            filter_shape,
-            p.conjugate,
-            None,
+            p, p.second, p.of_real[1], _SECOND, spectrum, filter_strides, filter_shape,
+            inverse=p.conjugate, multiplier=None,
         )
-    )
+    )  # fmt: skip
     for number, piece in enumerate(p.pieces):
         shape = _transformed(p, piece.source.shape)
         whole = tuple(np.broadcast_shapes(shape, filter_shape))
@@ -142,8 +135,8 @@ def convolution_lines(p: ConvolutionProblem) -> list[tuple[Line, tuple[Operand, 
         product_temporary = Temporary(f"the product {number}", prod(whole) * itemsize, itemsize)
         strides = contiguous_strides(whole)
         result += _forward(
-            p, piece.source, p.of_real[0], _FIRST, product_temporary, strides, whole, False,
-            (multiplier_strides, spectrum, number),
+            p, piece.source, p.of_real[0], _FIRST, product_temporary, strides, whole,
+            inverse=False, multiplier=_Multiplier(multiplier_strides, spectrum, number),
         )  # fmt: skip
         result += _inverse(p, piece, product_temporary, strides, whole)
     return result
@@ -159,6 +152,20 @@ def _transformed(p: ConvolutionProblem, shape: Shape) -> Shape:
     return tuple(result)
 
 
+class _Multiplier(NamedTuple):
+    """The transform of the second input, by which that of a piece of the first is multiplied.
+
+    Attributes:
+        strides: Its strides along the axes of the product; 0 where it broadcasts.
+        spectrum: The temporary that has it.
+        piece: The number of the piece.
+    """
+
+    strides: Shape
+    spectrum: Temporary
+    piece: int
+
+
 def _forward(
     p: ConvolutionProblem,
     operand_part: Strided,
@@ -167,13 +174,21 @@ def _forward(
     temporary: Temporary,
     strides: Shape,
     whole: Shape,
+    *,
     inverse: bool,
-    multiplier: tuple[Shape, Temporary, int] | None,
+    multiplier: _Multiplier | None,
 ) -> Iterator[tuple[Line, tuple[Operand, ...]]]:
-    """Yield the transforms of an input into ``temporary`` of shape ``whole``.
+    """Yield the transforms of an input, one for each axis, with their operands.
 
-    The last one multiplies by another transform, if ``times`` is given.  If the input broadcasts
-    along an axis, its lines along the last transformed axis are read again for each index.
+    If the input broadcasts along an axis, its lines along the last transformed axis are read again
+    for each index.
+
+    Args:
+        p: The problem.
+        operand_part, is_real, operand: The input, whether it is real, and its operand of the plan.
+        temporary, strides, whole: The temporary for the transform, its strides and its shape.
+        inverse: Whether exponents are positive.
+        multiplier: The transform by which the last of these multiplies its results, if any.
     """
     shape = list(operand_part.shape)
     batch = [axis for axis in range(len(whole)) if axis not in p.axes]
@@ -187,7 +202,7 @@ def _forward(
         assert multiplier is not None
         small = _transformed(p, operand_part.shape)
         narrow = Temporary(
-            f"a transform {multiplier[2]}", prod(small) * temporary.itemsize, temporary.itemsize
+            f"a transform {multiplier.piece}", prod(small) * temporary.itemsize, temporary.itemsize
         )
         narrow_strides = contiguous_strides(small)
     lengths = dict(zip(p.axes, p.lengths, strict=True))
@@ -204,7 +219,7 @@ def _forward(
             read = tuple(0 if a in batch and shape[a] == 1 else step for a, step in enumerate(read))
             shape = [whole[a] if a in batch else n for a, n in enumerate(shape)]
         multiplied = multiplier if last else None
-        steps = [read, written, *([multiplied[0]] if multiplied else [])]
+        steps = [read, written, *([multiplied.strides] if multiplied else [])]
         line = Line(
             lengths[axis], inverse, p.real,
             LineOperand(forms[0], count, read[axis]), LineOperand(forms[1], after, written[axis]),
@@ -212,7 +227,7 @@ def _forward(
         )  # fmt: skip
         operands: tuple[Operand, ...] = (source, goal)
         if multiplied is not None:
-            line = replace(line, times=LineMultiplier(multiplied[0][axis], p.conjugate))
+            line = replace(line, times=LineMultiplier(multiplied.strides[axis], p.conjugate))
             operands = (source, goal, multiplied[1])
         yield line, operands
         shape[axis] = after

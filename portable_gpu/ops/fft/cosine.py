@@ -198,7 +198,16 @@ def _line_steps(
     source: int,
     last: bool,
 ) -> list[Step]:
-    """Plan the transform along one axis: the step before, the Fourier transform, the step after."""
+    """Plan the transform along one axis: the step before, the Fourier transform, the step after.
+
+    Args:
+        engine, p: The engine, and the problem of all axes.
+        shape, axis: The shape of the result of this axis, and the axis.
+        count: The numbers of each line that exist in the source.
+        strides: The strides of the source.
+        source: The index of the source among the operands of the plan; the result has the index 1.
+        last: Whether no axis comes after this one; then results are scaled.
+    """
     n = shape[axis]
     kind = p.kind(n)
     if kind == "two" and not p.sine:
@@ -232,13 +241,16 @@ def _line_steps(
     )  # fmt: skip
     edges = _edges(p)
     mirrored = p.sine and p.type in (3, 4)
+    alternating = p.sine and p.type == 2
     before = _CosineStep(
-        "before", n, count, input_count, inside, axis, (strides, contiguous_strides(inside)),
-        (mirrored, p.sine and p.type == 2), edges[0],
+        "before", n, count=count, numbers=input_count, shape=inside, axis=axis,
+        strides=(strides, contiguous_strides(inside)), flags=(mirrored, alternating),
+        edge=edges[0],
     )  # fmt: skip
     after = _CosineStep(
-        "after", n, 0, n, shape, axis, (contiguous_strides(outside), p.strides_out),
-        (p.sine and p.type == 2, mirrored), edges[1],
+        "after", n, count=0, numbers=n, shape=shape, axis=axis,
+        strides=(contiguous_strides(outside), p.strides_out), flags=(alternating, mirrored),
+        edge=edges[1],
     )  # fmt: skip
     plan = engine.plan(fourier, lambda: make_plan(engine, fourier))
     return [

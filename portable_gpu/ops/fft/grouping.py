@@ -313,17 +313,27 @@ def _slots_for_sectors(
 def _shape(
     pass_: Pass,
     length: int,
-    item: int,
+    numbers: int,
     largest: int,
     target: Target,
     slots: int,
-    source: bool,
+    source_across: bool,
     target_across: bool,
 ) -> GroupShape:
-    radices, items = _radices(pass_, length, item, largest, target)
+    """Return the shape of a pass.
+
+    Args:
+        pass_: The pass.
+        length: The length that the stages transform.
+        numbers: The numbers that a work-item holds, at most.
+        largest: The largest radix.
+        target: The target.
+        slots, source_across, target_across: See :class:`GroupShape`.
+    """
+    radices, items = _radices(pass_, length, numbers, largest, target)
     staged = []
     for side, across, radix in (
-        (pass_.source, source, radices[0]), (pass_.target, target_across, radices[-1])
+        (pass_.source, source_across, radices[0]), (pass_.target, target_across, radices[-1])
     ):  # fmt: skip
         mirrors = side.form == "half" and (
             len(radices) > 1 or length != pass_.n or bool(pass_.whole)
@@ -331,42 +341,43 @@ def _shape(
         short = not across and _accesses_short_runs(pass_, min(items, length // radix), target)
         direct = side.form in ("packed", "split")
         staged.append(not direct and (mirrors or short or length < pass_.n))
-    if len(radices) == 1 and source != target_across and not any(staged):
+    if len(radices) == 1 and source_across != target_across and not any(staged):
         staged[0] = True
-    after = source if staged[1] else target_across
-    before = after if staged[0] else source
+    # Whether neighbours have neighbouring slots in the first stage, and in the stages after it.
+    after = source_across if staged[1] else target_across
+    before = after if staged[0] else source_across
     banks = target.local_banks * 4 // pass_.real.itemsize
     rows = pass_.n
     if length > pass_.n:  # the rows of a chirp convolution that are not padding
         rows = -(-radices[0] // 2) * (length // radices[0])
-    layouts = [LocalLayout(rows, slots, before and after, rows, 0)]
+    layouts = [LocalLayout(rows, slots, slots_adjacent=before and after, block=rows, gap=0)]
     layouts += _exchanged(radices, length, slots, items, (before, after), banks)
     if length != pass_.n:
         layouts += _exchanged(radices[::-1], length, slots, items, (after, after), banks)
     together = slots if before != after else min(slots, max(1, banks // items))
     natural, *padded = _with_one_stride(layouts, banks, together)
-    there = [natural, *padded[: len(radices) - 1]]
-    stages = _stages(radices, length, items, there, 0, 0, pass_.target.form == "split")
+    layouts_forth = [natural, *padded[: len(radices) - 1]]
+    stages = _stages(radices, length, items, layouts_forth, 0, 0, pass_.target.form == "split")
     back: tuple[FftStage, ...] = ()
     if length != pass_.n:
         table = stages[-1].table + stages[-1].roots
-        from_there = [natural, *padded[len(radices) - 1 :]]
-        back = _stages(radices[::-1], length, items, from_there, len(radices), table)
+        layouts_back = [natural, *padded[len(radices) - 1 :]]
+        back = _stages(radices[::-1], length, items, layouts_back, len(radices), table)
 
     def with_rounds(rounds: tuple[tuple[str, ...], ...]) -> GroupShape:
         return GroupShape(
-            pass_.n,
-            length,
-            stages,
-            back,
-            items,
-            slots,
-            rounds,
-            source,
-            target_across,
-            staged[0],
-            staged[1],
-            natural,
+            n=pass_.n,
+            length=length,
+            stages=stages,
+            back=back,
+            items=items,
+            slots=slots,
+            rounds=rounds,
+            source_across=source_across,
+            target_across=target_across,
+            staged_source=staged[0],
+            staged_target=staged[1],
+            natural=natural,
         )
 
     shape = with_rounds((("re", "im"),))

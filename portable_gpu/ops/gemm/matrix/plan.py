@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyopencl as cl
@@ -75,6 +75,7 @@ class MatrixPlan(Plan):
         self.flop, self.bytes = problem.flop, problem.bytes
         tiles_m, tiles_n = -(-p.m // policy.tile_m), -(-p.n // policy.tile_n)
         tiles = p.tiles(policy.tile_m, policy.tile_n)
+        # Whole tiles, and parts of tiles, of all products: each is computed by one group.
         units = p.batch_size * (tiling.whole + splits * (tiles - tiling.whole))
         if tiling.shares:
             units = p.batch_size * tiles
@@ -92,14 +93,15 @@ class MatrixPlan(Plan):
         self._space: SplitSpace | None = None
         area = policy.tile_m * policy.tile_n
         if splits > 1:
-            cut = p.batch_size * (tiles - tiling.whole)
-            self._space = SplitSpace.of(cut, cut * splits, area, p.compute)
+            split_tiles = p.batch_size * (tiles - tiling.whole)
+            self._space = SplitSpace.of(split_tiles, split_tiles * splits, area, p.compute)
         if isinstance(policy, MmaPolicy):
             constants["whole"] = tiling.whole if splits > 1 else tiles
             if stores.store_kinds(p, policy, engine.target):
                 constants["store_kind"] = stores.store_kind(p)
         if tiling.shares:
             steps = (units - tiling.whole) // tiling.lanes * -(-p.k // plan.depth)
+            # The steps of k of a share; the first ``longer`` shares have one more.
             share, longer = divmod(steps, tiling.shares // tiling.lanes)
             self._space = SplitSpace.of(1 + tiling.shares, tiling.shares, area, p.compute)
             constants |= {
@@ -142,10 +144,10 @@ class MatrixPlan(Plan):
             workspace = state.workspace(self._repacked_bytes)
             events = []
             for side, repack in self._repacks.items():
-                at, start = self._places[side], self._starts[side]
-                both, ends = (arrays[at], workspace), (starts[at], start)
-                events.append(repack(state, both, ends, wait_for))
-                arrays[at], starts[at] = workspace, start
+                place, start = self._places[side], self._starts[side]
+                source_and_target = arrays[place], workspace
+                events.append(repack(state, source_and_target, (starts[place], start), wait_for))
+                arrays[place], starts[place] = workspace, start
             wait_for = state.after(*events)
         buffers, scalars = (*self._maps, *arrays), (*starts, *scalars)
         if self._space is not None:
@@ -227,25 +229,13 @@ def arrange(problem: GemmProblem, tiling: Tiling, target: Target) -> ArrangedPro
     types["c"] = f"{problem.c.elem.name}_t"
     types |= {f"e{i}": f"const {e.elem.name}_t" for i, e in enumerate(problem.extras)}
     registers = form.through_registers(problem, by_engine, tiling.gather)
-    wide = stores.wide(problem)
-    if (form.kernel != "wgmma" and (wide == "columns" or problem.extras)) or (
-        wide == "columns" and registers
-    ):
-        wide = ""
-    is_mma = form.kernel == "mma"
+    store = _store_of(problem, policy, form.kernel, registers, target)
     # All shapes share few texts of mma: for any k, whole or split, and for any triangle of C.
-    adds_parts = tiling.is_cut or is_mma
-    pair = stores.pairs(problem, is_mma or registers or wide == "columns")
-    by_lines = not registers and stores.by_lines(problem, policy, target)
-    if is_mma and problem.triangle and not wide and stores.lines_fit(problem, policy, target):
-        pair, by_lines = "", True
-    store_kinds = stores.store_kinds(problem, policy, target)
-    if store_kinds:
-        pair, wide, by_lines = "rows", "" if problem.reads_c or problem.extras else "rows", True
+    adds_parts = tiling.is_cut or form.kernel == "mma"
     spec = specialize(
         f"gemm/{form.kernel}",
         target,
-        {"gemm": _parameters(arranged, adds_parts, form, by_engine, store_kinds)},
+        {"gemm": _parameters(arranged, adds_parts, form, by_engine, store.store_kinds)},
         problem=arranged,
         policy=policy,
         a=lines["a"],
@@ -257,10 +247,7 @@ def arrange(problem: GemmProblem, tiling: Tiling, target: Target) -> ArrangedPro
         flush=policy.flush,
         split=adds_parts,
         tail=any(length % form.depth for length in problem.k_parts or (problem.k,)),
-        pair=pair,
-        wide=wide,
-        by_lines=by_lines,
-        store_kinds=store_kinds,
+        **store._asdict(),
         registers=registers,
         types=types,
     )
@@ -268,6 +255,41 @@ def arrange(problem: GemmProblem, tiling: Tiling, target: Target) -> ArrangedPro
     return ArrangedProduct(
         arranged, form.depth, repacks, starts, nbytes, tuple(maps), adds_parts, spec
     )
+
+
+class _Store(NamedTuple):
+    """The code for stores of C in a text; the functions of :mod:`stores` describe each kind.
+
+    Attributes:
+        pair: ``rows`` or ``columns`` whose elements are stored in pairs, or neither.
+        wide: ``rows`` or ``columns`` that are stored in 16 bytes at a time, or neither.
+        by_lines: Whether whole warps store rows.
+        store_kinds: The kinds among which an argument selects; empty if there is one.
+    """
+
+    pair: str
+    wide: str
+    by_lines: bool
+    store_kinds: tuple[str, ...]
+
+
+def _store_of(
+    problem: GemmProblem, policy: MatrixPolicy, kernel: str, registers: bool, target: Target
+) -> _Store:
+    """Return the stores of a kernel; ``registers``: A is multiplied from registers."""
+    store_kinds = stores.store_kinds(problem, policy, target)
+    if store_kinds:
+        wide_rows = "" if problem.reads_c or problem.extras else "rows"
+        return _Store("rows", wide_rows, True, store_kinds)
+    wide, is_mma = stores.wide(problem), kernel == "mma"
+    if wide == "columns" and (registers or kernel != "wgmma"):
+        wide = ""
+    if problem.extras and kernel != "wgmma":
+        wide = ""
+    if is_mma and problem.triangle and not wide and stores.lines_fit(problem, policy, target):
+        return _Store("", wide, True, ())
+    pair = stores.pairs(problem, is_mma or registers or wide == "columns")
+    return _Store(pair, wide, not registers and stores.by_lines(problem, policy, target), ())
 
 
 def _ranges(problem: GemmProblem) -> Table:
@@ -311,8 +333,8 @@ def repacked_bytes(
     for side, operand, extent in sides:
         if form.layout(p, side, bulk, gather).repacked:
             products = p.batch_size if any(operand.batch) else 1
-            each = operand.elem.itemsize + form.parts * form.elem.itemsize
-            result.append(products * extent * p.k * each)
+            bytes_of_element = operand.elem.itemsize + form.parts * form.elem.itemsize
+            result.append(products * extent * p.k * bytes_of_element)
     return result
 
 

@@ -135,7 +135,14 @@ def _stored(p: GemmProblem) -> list[Parameter]:
 
 @dataclass(frozen=True)
 class Slab:
-    """One stretch of rows, columns and steps that is packed and multiplied at once."""
+    """The parts of A and B that are packed and multiplied at once.
+
+    Attributes:
+        first, products: The first product of the batch, and their number.
+        row, rows: The first row of A, and their number.
+        col, cols: The first column of B, and their number.
+        step, steps: The first step of k, and their number.
+    """
 
     first: int
     products: int
@@ -149,7 +156,13 @@ class Slab:
 
 @dataclass(frozen=True)
 class PackedLaunch:
-    """One launch, of packing or of tiles, and the offsets of its slab in A and B."""
+    """One launch.
+
+    Attributes:
+        launch: The launch.
+        packs: Whether it packs a slab; otherwise it computes tiles.
+        move_a, move_b: The offsets of its slab in A and in B, in elements.
+    """
 
     launch: Launch
     packs: bool
@@ -256,16 +269,21 @@ class PackedPlan(Plan):
         return max(1, L1_BYTES // 2 // max(1, panel))
 
     def _block_up(self) -> None:
-        """Cut the product into slabs that fit the workspace, and k into shares."""
+        """Cut the product into slabs that fit the workspace, and k into shares.
+
+        A third of the workspace is for packed parts of A, one for those of B, and one for sums of
+        tiles.  Each tile adds up ``splits`` parts of k by different work-items.  A launch has
+        ``shares`` shares of k, and a work-item adds the products of a share to the sums of a tile.
+        """
         core, form, policy = self._core, self.form, self.form.policy
-        lane = core.compute.itemsize
+        itemsize = core.compute.itemsize
         tiles = core.tiles(policy.item_m, policy.item_n) * core.batch_size
         target_splits = -(-4 * self._units // tiles)
         self.splits = splits = max(1, min(target_splits, core.k // 512)) if target_splits > 1 else 1
         third = WORKSPACE // 3
         if form.b_packed:
             worth = LAUNCH_FLOP * self._units * core.k // max(1, core.flop)  # steps of a launch
-            max_depth = max(64, third // (lane * max(policy.item_m, policy.item_n)))
+            max_depth = max(64, third // (itemsize * max(policy.item_m, policy.item_n)))
             depth = min(max_depth, max(policy.depth, min(4 * policy.depth, worth)))
         else:
             depth = max_depth = max(policy.depth, VISIT << 10)
@@ -274,27 +292,28 @@ class PackedPlan(Plan):
         self._share = share = max(1, -(-core.k // (splits * rounds)))
         self._visit = share if form.b_packed else min(share, VISIT)
         fits = max_depth // share
-        if core.m * core.n * lane <= third:
+        if core.m * core.n * itemsize <= third:
             # Whole rows and columns: fewer, larger launches than of deep, small slabs.
             sides = (core.m * form.a_packed, core.n * form.b_packed)
-            fits = third // max(1, lane * max(sides)) // share
+            fits = third // max(1, itemsize * max(sides)) // share
         self._shares = shares = splits if splits > 1 else max(1, min(rounds, fits))
         slab_k = share * shares
-        multiple = share < core.k or self._visit < share
-        rows = max(1, third // (slab_k * lane * policy.item_m)) * policy.item_m
-        cols = max(1, third // (slab_k * lane * policy.item_n)) * policy.item_n
+        keeps_sums = share < core.k or self._visit < share  # a tile is computed by several visits
+        rows = max(1, third // (slab_k * itemsize * policy.item_m)) * policy.item_m
+        cols = max(1, third // (slab_k * itemsize * policy.item_n)) * policy.item_n
         rows = core.m if not form.a_packed else min(rows, core.m)
         cols = core.n if not form.b_packed else min(cols, core.n)
-        if multiple:
-            panels = third // (splits * lane * policy.item_m * policy.item_n)
+        if keeps_sums:
+            panels = third // (splits * itemsize * policy.item_m * policy.item_n)
             cols = min(cols, max(1, panels) * policy.item_n)
-            max_rows = third // (splits * lane * -(-cols // policy.item_n) * policy.item_n)
+            max_rows = third // (splits * itemsize * -(-cols // policy.item_n) * policy.item_n)
             rows = min(rows, max(1, max_rows // policy.item_m) * policy.item_m)
         rows, cols = _even(core.m, rows, policy.item_m), _even(core.n, cols, policy.item_n)
-        each = slab_k * lane * max(rows * form.a_packed, cols * form.b_packed)
-        if multiple:
-            each = max(each, splits * lane * rows * cols)
-        products = max(1, third // max(1, each)) if (rows, cols) == (core.m, core.n) else 1
+        bytes_of_product = slab_k * itemsize * max(rows * form.a_packed, cols * form.b_packed)
+        if keeps_sums:
+            bytes_of_product = max(bytes_of_product, splits * itemsize * rows * cols)
+        is_whole = (rows, cols) == (core.m, core.n)
+        products = max(1, third // max(1, bytes_of_product)) if is_whole else 1
         products = min(products, core.batch_size)
         self._grains = (
             grain(core.a.row, policy.item_m * core.a.elem.itemsize, policy.chunk),
@@ -302,27 +321,23 @@ class PackedPlan(Plan):
         )
         self._slabs = list(self._cut(products, rows, cols, slab_k))
         panels_a, panels_b = -(-rows // policy.item_m), -(-cols // policy.item_n)
-        self._bytes_a = panels_a * policy.item_m * slab_k * lane * (
-            1 if self._once_a else products
-        ) * form.a_packed  # fmt: skip
-        self._bytes_b = panels_b * policy.item_n * slab_k * lane * (
-            1 if self._once_b else products
-        ) * form.b_packed  # fmt: skip
-        self._bytes_sums = (
-            splits * products * panels_a * panels_b * policy.item_m * policy.item_n * lane
-            if multiple
-            else 0
-        )
+        copies_a, copies_b = (1 if once else products for once in (self._once_a, self._once_b))
+        slab_bytes = slab_k * itemsize
+        self._bytes_a = form.a_packed * copies_a * panels_a * policy.item_m * slab_bytes
+        self._bytes_b = form.b_packed * copies_b * panels_b * policy.item_n * slab_bytes
+        tile_bytes = policy.item_m * policy.item_n * itemsize
+        self._bytes_sums = keeps_sums * splits * products * panels_a * panels_b * tile_bytes
         flop_of_tile = 2 * policy.item_m * policy.item_n * core.compute.components * share
         run = max(1, ITEM_FLOP // max(1, flop_of_tile))
         if not form.b_packed:
-            run = max(run, RUN_BYTES // (policy.item_n * lane))
+            run = max(run, RUN_BYTES // (policy.item_n * itemsize))
         run = min(run, max(1, panels_a * panels_b * products // (8 * self._units)), panels_b)
-        self._run = -(
-            -panels_b // -(-panels_b // run)
-        )  # as even as can be: threads share items out
+        # Runs of panels of B are about equal, because threads share the items out.
+        items = -(-panels_b // run)
+        self._run = -(-panels_b // items)
 
     def _cut(self, products: int, rows: int, cols: int, steps: int) -> Iterator[Slab]:
+        """Yield the slabs of at most these extents, without those outside of a triangle of C."""
         core = self._core
         for first in range(0, core.batch_size, products):
             for col in range(0, core.n, cols):

@@ -154,7 +154,11 @@ def finish(problem: GemmProblem) -> Finish | None:
 
 
 def kernel_of(problem: GemmProblem, target: Target, table: TuningTable) -> SkinnyKernel:
-    """The route of a product that the path :func:`takes`."""
+    """Return the kernel of a product that the path :func:`takes`, and its partition.
+
+    A is read along its lines, or ``across`` them where its columns are adjacent.  Its rows are
+    divided into ``blocks``, and k into ``parts``.
+    """
     p = problem
     across, units = p.a.row == 1, target.compute_units
     few = ", few rows" if 2 * -(-p.m // 64) <= units else ""
@@ -166,16 +170,17 @@ def kernel_of(problem: GemmProblem, target: Target, table: TuningTable) -> Skinn
     warps, unroll = row.policy.warps, row.policy.unroll
     if not x_wide:  # its elements come one by one, and take registers
         unroll = min(unroll, 2)
-    # Where k is short, fewer warps share it: of 16 that have a step each, most of the time goes to
-    # adding their sums.
-    while warps > 1 and warps * unroll * (64 if across else 32) > p.k:  # across, four turns each
+    # Fewer warps share a short k: 16 warps with a step each spend most of the time on adding their
+    # sums.  Each warp has one turn of ``unroll`` steps at least, or four if it reads across.
+    while warps > 1 and warps * unroll * (64 if across else 32) > p.k:
         warps //= 2
     policy = replace(row.policy, warps=warps, unroll=unroll)
     if policy != row.policy:
         row = replace(row, policy=policy, origin=row.origin + ", fitted to k")
     min_groups = policy.groups_per_unit * units
     tile, step = 16 * policy.blocks, policy.warps * (16 if across else 32)
-    # Across the lines a group reads 2 bytes of each of its rows: better few parts than short lines.
+    # Short blocks are for reads along the lines only.  Across them a group reads adjacent rows of a
+    # column together, so a short block would have short lines of memory.
     while not across and tile > 16 and 4 * -(-p.m // tile) < 3 * min_groups:
         tile //= 2
     blocks = -(-p.m // tile)

@@ -73,6 +73,7 @@ def estimates(
     """
     p, units = problem, target.compute_units
     costs = TileCosts.of("tiles", target)
+    # ``slow`` is the cost of a multiply-add, in those of float32.
     device, slow = DeviceCosts.of("device", target), multiply_adds(p.compute)
     # Rows of the computed product should be the direction in which C is contiguous.
     is_row_major = step(p.c.col, p.n) <= step(p.c.row, p.m)
@@ -96,6 +97,7 @@ def estimates(
             orientation = 1.0 if transposed != is_row_major else costs.turned
             for splits, whole in _cuts(p, policy, groups, units):
                 used = policy.at_edges(target, p.compute, p.k, splits)
+                # Groups of split tiles follow each other on a unit in ``rounds``.
                 rounds, steps = -(-(groups - whole) * splits // units), -(-p.k // splits)
                 if splits == 1:
                     rounds = _rounds(groups, units, policy.resident(target, p.compute))

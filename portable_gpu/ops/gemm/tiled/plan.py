@@ -185,36 +185,17 @@ def specialization_of(
     Raises:
         PolicyError: The policy does not fit the target.
     """
-    group = direct_group_size(target)
     policy = tiling.policy
     if policy is None:
-        small = problem.batch_size * problem.m * problem.n < 1 << 31
-        index = "uint" if small else "long"
-        max_lanes = _max_lanes(problem, tiling.splits, target)
-        parameters = [
-            *scalars("long", "m", "n", "k", "count", "first"),
-            *scalars("int", "is_upper") * bool(problem.triangle),
-            *scalars("uint", "lanes_log2") * (max_lanes > 1),
-            *product_parameters(problem),
-        ]
-        return specialize(
-            "gemm/direct",
-            target,
-            {"direct": parameters},
-            problem=problem,
-            group_size=group,
-            max_lanes=max_lanes,
-            index=index,
-            acc=sum_accumulator(problem.compute.real, problem.compute.complex),
-        )
+        return _direct_specialization(problem, tiling.splits, target)
     assert isinstance(policy, GemmPolicy)
     policy.check(target, problem.compute)
     aligned = problem.aligned
     a, b = panels(problem, policy, target, aligned, pairs)
     tile = register_tile(policy, problem.compute, pairs)
     length = split_length(problem.k, tiling.splits, policy.tile_k)
-    # A guard of the last steps that finds them whole costs next to nothing, a second program more;
-    # but not where registers are short.
+    # A text without a guard of the last steps of k would be a second program for other k.  Where
+    # registers are not short, the guard costs less than that.
     ends_whole = problem.k % a.steps == 0 and length % a.steps == 0
     repacked = tile.lines * policy.tile_n if policy.repack else 0
     parameters = [
@@ -247,8 +228,30 @@ def specialization_of(
     )
 
 
+def _direct_specialization(problem: GemmProblem, lanes: int, target: Target) -> Specialization:
+    """Render the kernel in which ``lanes`` work-items compute each element of C."""
+    small = problem.batch_size * problem.m * problem.n < 1 << 31
+    max_lanes = _max_lanes(problem, lanes, target)
+    parameters = [
+        *scalars("long", "m", "n", "k", "count", "first"),
+        *scalars("int", "is_upper") * bool(problem.triangle),
+        *scalars("uint", "lanes_log2") * (max_lanes > 1),
+        *product_parameters(problem),
+    ]
+    return specialize(
+        "gemm/direct",
+        target,
+        {"direct": parameters},
+        problem=problem,
+        group_size=direct_group_size(target),
+        max_lanes=max_lanes,
+        index="uint" if small else "long",
+        acc=sum_accumulator(problem.compute.real, problem.compute.complex),
+    )
+
+
 def direct_group_size(target: Target) -> int:
-    """Work-items of a group in the kernels that run one per element."""
+    """Return the work-items of a group in kernels with work-items for each element of C."""
     return min(64, target.max_work_group_size)
 
 
