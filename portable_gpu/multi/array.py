@@ -12,6 +12,7 @@ import numpy as np
 from portable_gpu.arguments import shown, whole
 from portable_gpu.errors import ArgumentTypeError, ArrayIndexError, ShapeError, UnsupportedError
 from portable_gpu.multi import transfers
+from portable_gpu.multi.failures import repeated
 from portable_gpu.multi.member import Member
 from portable_gpu.runtime.array import Array
 from portable_gpu.runtime.layout import Shape
@@ -123,7 +124,7 @@ class GroupArray:
             ShapeError, DTypeError, ReadOnlyError: ``out`` does not fit.
             NotPositiveDefiniteError, SingularMatrixError: The result does not exist.
         """
-        return transfers.asnumpy(self, out)
+        return repeated(self.group, lambda _: transfers.asnumpy(self, out))
 
     def gather(self, device: int = 0) -> Array:
         """Return the whole array on one device.
@@ -138,7 +139,7 @@ class GroupArray:
         member = self.group.member(device)
         if self.axis is None:
             return self.copy_on(member)
-        return transfers.gathered(self, member)
+        return repeated(self.group, lambda _: transfers.gathered(self, member))
 
     def __float__(self) -> float:
         return float(self._number())
@@ -219,7 +220,9 @@ def _full_key(key: Any, ndim: int) -> list[Any]:
     items = list(key) if isinstance(key, tuple) else [key]
     if any(not isinstance(item, slice) and item is not Ellipsis for item in items):
         items = [
-            item if isinstance(item, slice) or item is Ellipsis else whole(item, "an index")
+            item
+            if isinstance(item, slice) or item is Ellipsis
+            else whole(item, "an index that is no slice")
             for item in items
         ]
     gaps = [at for at, item in enumerate(items) if item is Ellipsis]

@@ -2,20 +2,24 @@
 
 The other devices end what was enqueued on them, and stay usable.  With ``on_failure="retry"`` the
 block is computed once more, on each of the other devices in turn; a block of NumPy's arrays for
-which no device has memory is computed in two halves, once.
+which no device has memory is computed in two halves, once.  Work that is not a block of its own,
+such as copies of an array on all devices, is repeated with the whole call.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable
-from typing import TypeVar
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, TypeVar
 
 import pyopencl as cl
 
 from portable_gpu.errors import DeviceMemoryError
 from portable_gpu.multi.issue import Work
 from portable_gpu.multi.member import DEVICE_ERRORS, Member
+
+if TYPE_CHECKING:
+    from portable_gpu.multi.group import DeviceGroup
 
 T = TypeVar("T")
 
@@ -63,3 +67,26 @@ def retried(
         with contextlib.suppress(*DEVICE_ERRORS):
             return halves(member, number)
     raise error
+
+
+def repeated(group: DeviceGroup, work: Callable[[Sequence[Member]], T]) -> T:
+    """Do work of several devices; if one fails and the group retries, do it once more.
+
+    Args:
+        group: The group.
+        work: The work, given the devices that can be chosen for it: at first all, then those that
+            have not failed.  It can be done twice.
+
+    Raises:
+        DeviceMemoryError, DeviceFailedError: A device failed, and the group does not retry; or one
+            failed again.
+    """
+    try:
+        return work(group.members)
+    except DEVICE_ERRORS as error:
+        if group.on_failure == "raise":
+            raise
+        others = [member for member in group.members if not member.is_in(error)]
+    # The error is freed by now, and with it the arrays of the frames of its traceback.
+    drain(group.members)
+    return work(others or group.members)

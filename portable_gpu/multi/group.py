@@ -80,7 +80,7 @@ class DeviceGroup(EngineGroup, Closing):
                 thread; ``"auto"``: each has its own for work that waits, such as copies.
             on_failure: The treatment of a block whose device fails or lacks memory: ``"raise"``
                 raises the error; ``"retry"`` computes the block on the other devices, and then, for
-                arrays of NumPy, in halves.
+                arrays of NumPy, in halves.  What is not a block is repeated with the whole call.
             precision: As in :class:`portable_gpu.Engine`.
 
         Raises:
@@ -95,7 +95,7 @@ class DeviceGroup(EngineGroup, Closing):
         self.on_failure = one_of(on_failure, _ON_FAILURE, "on_failure")
         self.memory_limit = memory_limit
         if memory_limit is not None and whole(memory_limit, "memory_limit") < 1:
-            raise ArgumentError(f"memory_limit is {memory_limit}; expected a number of bytes")
+            raise ArgumentError(f"memory_limit is {memory_limit}; expected 1 byte or more")
         chosen = chosen_devices(devices)
         self._shares = None if shares is None else _checked_shares(shares, len(chosen))
         members: list[Member] = []
@@ -156,7 +156,7 @@ class DeviceGroup(EngineGroup, Closing):
         Raises:
             ArgumentError: There is no such device, or the group is closed.
         """
-        self._check_open()
+        self.check_open()
         if not 0 <= whole(device, "device") < self.size:
             raise ArgumentError(f"device is {device}; the group has devices 0 to {self.size - 1}")
         return self.members[device]
@@ -240,11 +240,12 @@ class DeviceGroup(EngineGroup, Closing):
         Raises:
             DTypeError, DeviceMemoryError: As :meth:`asarray`.
         """
-        self._check_open()
+        self.check_open()
         if isinstance(x, GroupArray):
             self.check_own(x, "x")
-            return collectives.all_gather(x)
-        return collectives.broadcast(self, self._host_array(x))
+            return failing.repeated(self, lambda _: collectives.all_gather(x))
+        array = self._host_array(x)
+        return failing.repeated(self, lambda _: collectives.broadcast(self, array))
 
     def scatter(self, parts: Sequence[Any], axis: int = 0) -> GroupArray:
         """Copy given parts to the devices: part ``i`` becomes block ``i``.
@@ -293,20 +294,26 @@ class DeviceGroup(EngineGroup, Closing):
             ShapeError, DTypeError: They do not fit each other.
             DeviceMemoryError: A device lacks memory.
         """
-        self._check_open()
-        return collectives.all_reduce(self, collectives.parts_of(self, parts))
+        self.check_open()
+        its = collectives.parts_of(self, parts)
+        return failing.repeated(self, lambda _: collectives.all_reduce(self, its))
 
     # -- calls
 
     def compute(self, function: str, arguments: Mapping[str, Any]) -> Any:
         """Compute a public function; see :class:`portable_gpu.runtime.place.EngineGroup`."""
-        self._check_open()
+        self.check_open()
         for name in ("queue", "wait_for"):
             if arguments.get(name):
                 raise UnsupportedError(f"{name}= is not taken with engine= a DeviceGroup")
         before = current_call.set(arguments.get("name", function))
-        try:
+
+        def call(_: Any = None) -> Any:
             return operations.FUNCTIONS[function](self, arguments)
+
+        try:
+            # A call that has written a part of ``out`` may have overwritten what it reads.
+            return call() if arguments.get("out") is not None else failing.repeated(self, call)
         except BaseException:
             failing.drain(self.members)
             raise
@@ -359,7 +366,7 @@ class DeviceGroup(EngineGroup, Closing):
             DeviceMemoryError, DeviceFailedError: A device lacks memory or fails; the message names
                 it and the block.
         """
-        self._check_open()
+        self.check_open()
         count = len(members)
         failures: dict[int, tuple[Exception, Member]] = {}
 
@@ -409,7 +416,7 @@ class DeviceGroup(EngineGroup, Closing):
         A kernel is recorded from the end of the commands before it to its own end.  Several
         timelines, one inside the block of another or of other threads, each have all the work.
         """
-        self._check_open()
+        self.check_open()
         timeline = Timeline([member.name for member in self.members])
         with ExitStack() as stack:
             for member in self.members:
@@ -426,17 +433,22 @@ class DeviceGroup(EngineGroup, Closing):
         if x.group is not self:
             raise ArgumentError(f"{name} is an array of another group; expected one of this")
 
+    def check_open(self) -> None:
+        """Check that the group is open.
+
+        Raises:
+            ArgumentError: It is closed.
+        """
+        if self.is_closed:
+            raise ArgumentError("engine is a group that is closed; open another")
+
     def _host_array(self, x: Any) -> Any:
         """Return an array in NumPy."""
-        self._check_open()
+        self.check_open()
         if isinstance(x, GroupArray):
             return x.asnumpy()
         array = as_array(x, "x")
         return array.get() if isinstance(array, DEVICE_KINDS) else array
-
-    def _check_open(self) -> None:
-        if self.is_closed:
-            raise ArgumentError("engine is a group that is closed; open another")
 
 
 def _checked_shares(shares: Any, count: int) -> tuple[float, ...]:

@@ -192,6 +192,10 @@ class Member:
         kinds = (DeviceMemoryError, DeviceFailedError)
         return isinstance(error, kinds) and str(error).startswith(f"device {self.index} (")
 
+    def is_in(self, error: Exception) -> bool:
+        """Return whether an error names the device, alone or with one of its blocks."""
+        return f"device {self.index} (" in str(error)
+
     def named_errors(self) -> AbstractContextManager[None]:
         """Raise errors of the device in the block of the ``with`` statement with its name.
 

@@ -91,6 +91,7 @@ class DataParallel:
         """
         self.module = of_kind(module, Module, "module", "a portable_gpu.nn.Module")
         self.group = of_kind(group, DeviceGroup, "group", "a DeviceGroup")
+        group.check_open()
         if whole(micro_batches, "micro_batches") < 1:
             raise ArgumentError(f"micro_batches is {micro_batches}; expected 1 or more")
         self.micro_batches = micro_batches

@@ -39,6 +39,7 @@ from portable_gpu.errors import (
     UnsupportedError,
 )
 from portable_gpu.multi import (
+    DataParallel,
     DeviceGroup,
     GroupArray,
     Timeline,
@@ -685,6 +686,8 @@ def test_the_memory_limit_is_kept(groups: dict[str, DeviceGroup]) -> None:
         assert {member.used for member in group.members} == {0}
     with pytest.raises(ArgumentError, match="closed"):
         group.asarray(normal(3))
+    with pytest.raises(ArgumentError, match="a group that is closed"):
+        DataParallel(nn.Linear(3, 2), group)
 
 
 # -- devices with memory of their own

@@ -18,7 +18,7 @@ from interruptions import handler, interrupted, stop
 import portable_gpu as pg
 from portable_gpu import nn
 from portable_gpu.errors import DeviceFailedError, DeviceMemoryError
-from portable_gpu.multi import DataParallel, DeviceGroup, GroupArray, partition
+from portable_gpu.multi import DataParallel, DeviceGroup, GroupArray, partition, streaming
 from portable_gpu.multi.operations import products
 
 
@@ -31,6 +31,7 @@ A, B, VECTOR = normal(40, 30), normal(30, 20, seed=1), normal(30, seed=2)
 IMAGES, WEIGHT, BIAS = normal(8, 3, 9, 9), normal(4, 3, 3, 3, seed=1), normal(4, seed=2)
 COMPLEX = (normal(24, 18) + 1j * normal(24, 18, seed=1)).astype(np.complex64)
 DEFINITE = normal(36, 36) @ normal(36, 36).T + 40 * np.eye(36, dtype=np.float32)
+LARGE = normal(130, 80)
 
 
 def training(group: DeviceGroup) -> list[Any]:
@@ -84,6 +85,13 @@ OPERATIONS: dict[str, Callable[[DeviceGroup], list[Any]]] = {
         g.broadcast(g.asarray(A, 1, blocks=3)), g.all_reduce(g.asarray(A, blocks=5)),
         g.scatter([A, A[:3]]),
     ],
+    "streamed product": lambda g: [
+        streaming.gemm(LARGE, LARGE.T, memory_limit=100_000, engine=g)
+    ],
+    "streamed sum": lambda g: [
+        streaming.sum(LARGE, axis=axis, memory_limit=8_000, engine=g) for axis in (0, 1)
+    ],
+    "streamed transform": lambda g: [streaming.fftn(LARGE[:30], memory_limit=12_000, engine=g)],
 }  # fmt: skip
 
 
@@ -150,6 +158,57 @@ def test_errors_at_each_point_name_the_device(group: DeviceGroup, name: str) -> 
                 messages.append(str(error))
     assert messages
     assert all(re.search(r"device 0 \(", message) for message in messages), messages
+
+
+RETRIED = (
+    "sum of blocks", "sum of 16-bit products", "product of blocks", "factor", "factor of blocks",
+    "copies", "streamed product", "streamed sum", "streamed transform",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("what", ["allocations", "copies"])
+@pytest.mark.parametrize("name", RETRIED)
+def test_one_failure_at_each_point_changes_no_bit(
+    group: DeviceGroup, monkeypatch: pytest.MonkeyPatch, name: str, what: str
+) -> None:
+    """A group that retries gives the right result wherever a device fails once."""
+    operation = OPERATIONS[name]
+    for engine in group.engines:
+        monkeypatch.setattr(engine, "maps_host_memory", False)
+    expected, before = bits_of(operation(group)), used(group)
+    monkeypatch.setattr(group, "on_failure", "retry")
+    for engine in group.engines:
+        with failing(engine, what, 10**9, lasts=False) as left:
+            operation(group)
+        for at in range(10**9 - left[0]):
+            with failing(engine, what, at, lasts=False):
+                assert bits_of(operation(group)) == expected, at
+        assert used(group) == before
+
+
+@pytest.mark.parametrize("what", ["allocations", "copies"])
+@pytest.mark.parametrize("name", ["factor", "solve", "streamed product", "streamed transform"])
+def test_another_device_does_the_work_of_one_that_fails_for_good(
+    group: DeviceGroup, monkeypatch: pytest.MonkeyPatch, name: str, what: str
+) -> None:
+    factor = np.linalg.cholesky(DEFINITE)
+
+    def operation(g: DeviceGroup) -> list[Any]:
+        if name == "solve":
+            return [pg.linalg.cho_solve((factor, True), A[:36, :2].copy(), engine=g)]
+        return OPERATIONS[name](g)
+
+    for engine in group.engines:
+        monkeypatch.setattr(engine, "maps_host_memory", False)
+    expected = bits_of(operation(group))
+    monkeypatch.setattr(group, "on_failure", "retry")
+    for engine in group.engines:
+        with failing(engine, what, 10**9, lasts=True) as left:
+            operation(group)
+        count = 10**9 - left[0]
+        for at in range(0, count, max(1, count // 6)):
+            with failing(engine, what, at, lasts=True):
+                assert bits_of(operation(group)) == expected, at
 
 
 @pytest.mark.parametrize("name", OPERATIONS)

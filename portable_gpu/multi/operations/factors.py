@@ -11,7 +11,8 @@ ones are factorised, and panels of L are copied back while the next ones are com
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from itertools import pairwise
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
@@ -28,7 +29,7 @@ from portable_gpu.errors import (
 from portable_gpu.multi import failures, moves, transfers
 from portable_gpu.multi.array import GroupArray, GroupBlock
 from portable_gpu.multi.copying import copies
-from portable_gpu.multi.member import DEVICE_ERRORS, Member
+from portable_gpu.multi.member import Member
 from portable_gpu.multi.operations.block_columns import BlockColumn, Factorisation
 from portable_gpu.multi.operations.operands import on_device, operand, refuse
 from portable_gpu.multi.operations.substitutions import substitute
@@ -67,22 +68,15 @@ def cholesky(group: DeviceGroup, arguments: Mapping[str, Any]) -> Any:
     if not a.size:
         return a if isinstance(a, GroupArray) else np.empty(a.shape, a.dtype)
 
-    def in_columns() -> Any:
-        columns = _columns(group, a, lower)
+    def factorised(members: Sequence[Member]) -> Any:
+        if lower and members is group.members and _copies_under_kernels(group, a):
+            with suppress(NoThreadError):
+                return _cholesky_of_host(group, a, precision)
+        columns = _columns(group, a, lower, members)
         Factorisation(columns, precision).run()
         return _result(group, a, columns, lower)
 
-    try:
-        if lower and _copies_under_kernels(group, a):
-            return _cholesky_of_host(group, a, precision)
-        return in_columns()
-    except NoThreadError:
-        pass
-    except DEVICE_ERRORS:
-        if group.on_failure == "raise":
-            raise
-        failures.drain(group.members)
-    return in_columns()  # whose columns are copied to other devices if a device goes on failing
+    return failures.repeated(group, factorised)
 
 
 def _copies_under_kernels(group: DeviceGroup, a: Any) -> bool:
@@ -132,8 +126,10 @@ def _cholesky_of_host(group: DeviceGroup, a: Any, precision: str | None) -> Any:
     return factor
 
 
-def _columns(group: DeviceGroup, a: Any, lower: bool) -> list[BlockColumn]:
-    """Return copies of the block columns of L's triangle, distributed to the devices."""
+def _columns(
+    group: DeviceGroup, a: Any, lower: bool, members: Sequence[Member]
+) -> list[BlockColumn]:
+    """Return copies of the block columns of L's triangle, distributed to some devices in turns."""
     axis = 1 if lower else 0
     if isinstance(a, GroupArray) and a.axis not in (None, axis):
         a = exchanged(a, axis)
@@ -141,7 +137,7 @@ def _columns(group: DeviceGroup, a: Any, lower: bool) -> list[BlockColumn]:
         bounds = a.bounds
     else:
         bounds = group.bounds(a.shape[0], a.nbytes)
-    owners = [group.members[k % group.size] for k in range(len(bounds) - 1)]
+    owners = [members[k % len(members)] for k in range(len(bounds) - 1)]
 
     def copy(member: Member, number: int) -> BlockColumn:
         start, stop = bounds[number : number + 2]
@@ -225,8 +221,12 @@ def cho_solve(group: DeviceGroup, arguments: Mapping[str, Any]) -> Any:
     if dtype != factor.dtype:
         raise ArgumentError(f"b is {b.dtype}, and the factor is {factor.dtype}; convert one")
     values = np.asarray(b.asnumpy() if isinstance(b, GroupArray) else b, dtype)
-    x = values.reshape(len(values), -1).copy()
-    if x.size:
-        substitute(_columns(group, factor, lower), x, precision)
-    x = x.reshape(b.shape)
+
+    def solved(members: Sequence[Member]) -> np.ndarray[Any, Any]:
+        x = values.reshape(len(values), -1).copy()
+        if x.size:
+            substitute(_columns(group, factor, lower, members), x, precision)
+        return x.reshape(b.shape)
+
+    x = failures.repeated(group, solved)
     return group.broadcast(x) if isinstance(b, GroupArray) else x

@@ -26,6 +26,7 @@ import numpy as np
 import scipy.sparse
 
 from portable_gpu.linalg.refinement import corrections
+from portable_gpu.multi import failures
 from portable_gpu.multi.array import GroupArray
 from portable_gpu.multi.member import DEVICE_ERRORS
 from portable_gpu.multi.operations.operands import operand, refuse
@@ -79,8 +80,13 @@ class GroupFactor(Factor):
     ) -> Factor:
         """See :meth:`portable_gpu.sparse.Factor.refactorize`; there is no progress bar."""
         refuse({"progress": progress}, "progress")
-        with self._named_errors():
-            return super().refactorize(values, triangle=triangle, check=check)
+        refactorize = super().refactorize
+
+        def again(_: Any) -> Factor:
+            with self._named_errors():
+                return refactorize(values, triangle=triangle, check=check)
+
+        return failures.repeated(self.group, again)
 
     def solve(
         self, b: Any, system: str = "A", *, refine: str | int | None = None, out: Any = None
@@ -94,8 +100,14 @@ class GroupFactor(Factor):
             refuse({"out": out}, "out")
             self.group.check_own(b, "b")
             b = b.asnumpy()
-        with self._named_errors():
-            x = super().solve(b, system, refine=refine, out=out)
+        solve = super().solve
+
+        def solved(_: Any) -> Any:
+            with self._named_errors():
+                return solve(b, system, refine=refine, out=out)
+
+        # A solve that has written a part of ``out`` may have overwritten ``b``.
+        x = solved(None) if out is not None else failures.repeated(self.group, solved)
         return self.group.broadcast(x) if is_of_group else x
 
     def inv_diag(self) -> np.ndarray[Any, Any]:

@@ -142,10 +142,10 @@ def _convolve(
         )
     first = 3 - options.rank
     padded = pads(options, g.w_size[first:], g.stride[first:], g.dilation[first:])
-    members, limit = place_of(engine, memory_limit)
+    place = place_of(engine, memory_limit)
     rows = _RowsOfImages(g, first, padded)
-    on_cpu = any(member.engine.target.is_cpu for member in members)
-    count, height, workspace = _tile(rows, images, operands[1:], limit, on_cpu)
+    on_cpu = any(member.engine.target.is_cpu for member in place.members)
+    count, height, workspace = _tile(rows, images, operands[1:], place.limit, on_cpu)
     small = tuple([tuple([slice(0, n) for n in each.shape]) for each in operands[1:]])
 
     def call(engine: Engine, step: StreamStep, tiles: Sequence[Any], block: Any) -> Any:
@@ -176,7 +176,7 @@ def _convolve(
     ):
         tiles = (input_tile, *[each.shape for each in operands[1:]])
         job = Job(name, operands, tiles, blocks, call, result, (block, images.dtype))
-        run(job, members, callback)
+        run(job, place, callback)
         return result.finish()
 
 

@@ -20,18 +20,21 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import partial
 from math import prod
 from typing import Any
 
 import numpy as np
 import pyopencl as cl
 
+from portable_gpu.multi import failures
 from portable_gpu.multi.copying import Copies, PendingCopy, copies
-from portable_gpu.multi.member import Member
+from portable_gpu.multi.member import DEVICE_ERRORS, Member
 from portable_gpu.multi.streaming.job import Job, StreamBlock, StreamStep, extents_of
+from portable_gpu.multi.streaming.place import StreamPlace
 from portable_gpu.multi.streaming.storage import Index, Values
 from portable_gpu.multi.transfers import download, upload
 from portable_gpu.progress import ProgressCallback
@@ -44,23 +47,44 @@ from portable_gpu.side_by_side import Task, work_off
 _LEAST_BYTES_FOR_THREADS = 1 << 26
 
 
-def run(job: Job, members: Sequence[Member], progress: ProgressCallback | None) -> None:
+def run(job: Job, place: StreamPlace, progress: ProgressCallback | None) -> None:
     """Compute all blocks, and wait.
 
     Each of several devices takes the next block as soon as it has enqueued one, and has a thread.
-    If one fails, the others end after the step that they compute, and the error is raised then.
+    If one fails, the others end after the step that they compute.  Then they compute the blocks
+    that are not stored, or the error is raised.
 
     Args:
         job: The operation.
-        members: The devices.
+        place: The devices.
         progress: Called with the work done and all work.
+
+    Raises:
+        DeviceMemoryError, DeviceFailedError: A device failed, and the others do not go on, or
+            failed too.
     """
+    shared = _Shared(job, progress)
+    members = place.members
+    while True:
+        try:
+            _run_with_copies(job, members, shared)
+            return
+        except DEVICE_ERRORS as error:
+            members = [member for member in members if not member.is_in(error)]
+            if not (place.retries and members):
+                raise
+        failures.drain(place.members)
+        shared.begin_again()
+
+
+def _run_with_copies(job: Job, members: Sequence[Member], shared: _Shared) -> None:
+    """Compute the blocks that are not stored; large copies have threads of their own."""
     apart = [member for member in members if not member.engine.maps_host_memory]
     if apart and _bytes_read(job) >= _LEAST_BYTES_FOR_THREADS:
         with copies(apart) as running:
-            _run(job, members, progress, running)
+            _run(job, members, shared, running)
     else:
-        _run(job, members, progress, None)
+        _run(job, members, shared, None)
 
 
 def _bytes_read(job: Job) -> int:
@@ -74,16 +98,10 @@ def _bytes_read(job: Job) -> int:
     )
 
 
-def _run(
-    job: Job,
-    members: Sequence[Member],
-    progress: ProgressCallback | None,
-    running: Copies | None,
-) -> None:
+def _run(job: Job, members: Sequence[Member], shared: _Shared, running: Copies | None) -> None:
     """See :func:`run`; ``running`` makes the copies, if they have threads of their own."""
-    blocks = deque(job.blocks)
-    shared = _Shared(progress, sum(step.work for block in blocks for step in block.steps), running)
-    runners = [_Runner(job, member, blocks, shared) for member in members]
+    blocks = deque(each for each in enumerate(job.blocks) if each[0] not in shared.stored)
+    runners = [_Runner(job, member, blocks, shared, running) for member in members]
     if len(runners) == 1:
         runners[0].run()
         return
@@ -104,43 +122,67 @@ def _task(runner: _Runner) -> Task:
     return task
 
 
-@dataclass
 class _Shared:
-    """The state that the threads of several devices share."""
+    """The state that the threads of several devices share.
 
-    progress: ProgressCallback | None
-    total: float
-    copies: Copies | None
-    done: float = 0.0
-    is_abandoned: bool = False
-    lock: threading.Lock = field(default_factory=threading.Lock)
+    Attributes:
+        stored: The numbers of the blocks that are stored.
+        is_abandoned: Whether the threads end, because a device failed or the call is left.
+    """
+
+    def __init__(self, job: Job, progress: ProgressCallback | None) -> None:
+        self._job, self._progress, self._lock = job, progress, threading.Lock()
+        self._total, self._done = self._work(range(len(job.blocks))), 0.0
+        self.stored: set[int] = set()
+        self.is_abandoned = False
+
+    def begin_again(self) -> None:
+        """Prepare for the blocks that are not stored."""
+        self.is_abandoned, self._done = False, self._work(self.stored)
+
+    def _work(self, numbers: Iterable[int]) -> float:
+        return sum(step.work for number in numbers for step in self._job.blocks[number].steps)
 
     def add(self, work: float) -> None:
-        if self.progress is None:
+        """Count work that is done."""
+        if self._progress is None:
             return
-        with self.lock:
-            self.done += work
-            self.progress(self.done, self.total)
+        with self._lock:
+            self._done += work
+            self._progress(self._done, self._total)
 
 
 class _Runner:
     """The blocks that one device computes."""
 
     def __init__(
-        self, job: Job, member: Member, blocks: deque[StreamBlock], shared: _Shared
+        self,
+        job: Job,
+        member: Member,
+        blocks: deque[tuple[int, StreamBlock]],
+        shared: _Shared,
+        running: Copies | None,
     ) -> None:
         self._job, self._member, self._blocks, self._shared = job, member, blocks, shared
+        self._copies, self._number = running, 0
         self.is_running = False
 
     def run(self) -> None:
         """Compute blocks until none is left."""
         self.is_running = True
         try:
-            with self._member.named_errors():
-                if self._member.engine.maps_host_memory:
-                    self._compute(_HostMemory(self._job))
-                else:
-                    self._compute(_DeviceMemory(self._job, self._member, self._shared.copies))
+            if self._member.engine.maps_host_memory:
+                self._compute(_HostMemory(self._job))
+            else:
+                with self._member.named_errors():
+                    memory = _DeviceMemory(self._job, self._member, self._copies)
+                self._compute(memory)
+        except DEVICE_ERRORS as error:
+            self._shared.is_abandoned = True
+            if str(error).startswith("device ") and not self._member.is_named(error):
+                raise  # the copies of all devices end with the error of one
+            count = len(self._job.blocks)
+            raise failures.named(error, self._member, self._number, count) from error
         except BaseException:
             self._shared.is_abandoned = True
             raise
@@ -149,13 +191,14 @@ class _Runner:
 
     def _compute(self, memory: _HostMemory | _DeviceMemory) -> None:
         unstored: Callable[[], None] | None = None
-        for block in _until_empty(self._blocks):
+        for number, block in _until_empty(self._blocks):
+            self._number = number
             array = memory.block(block.place)
-            for number, step in enumerate(block.steps):
+            for count, step in enumerate(block.steps, 1):
                 if self._shared.is_abandoned:
                     return
                 tiles = [memory.load(which, index) for which, index in enumerate(step.reads)]
-                memory.prefetch(self._next_step(block, number))
+                memory.prefetch(self._next_step(block, count))
                 recorded = self._member.recorded(self._job.name, self._member.engine.queue)
                 with recorded, memory.enqueue_lock:
                     array = self._job.compute(self._member.engine, step, tiles, array)
@@ -164,21 +207,25 @@ class _Runner:
                     unstored()
                     unstored = None
                 self._shared.add(step.work)
-            unstored = memory.storing(block.place, array)
+            is_stored = partial(self._shared.stored.add, number)
+            unstored = memory.storing(block.place, array, is_stored)
         if unstored is not None:
             unstored()
         memory.finish()
 
-    def _next_step(self, block: StreamBlock, number: int) -> StreamStep | None:
-        if number + 1 < len(block.steps):
-            return block.steps[number + 1]
+    def _next_step(self, block: StreamBlock, count: int) -> StreamStep | None:
+        """Return the step after the first ``count`` of a block."""
+        if count < len(block.steps):
+            return block.steps[count]
         try:
-            return self._blocks[0].steps[0]
+            return self._blocks[0][1].steps[0]
         except IndexError:
             return None
 
 
-def _until_empty(blocks: deque[StreamBlock]) -> Iterator[StreamBlock]:
+def _until_empty(
+    blocks: deque[tuple[int, StreamBlock]],
+) -> Iterator[tuple[int, StreamBlock]]:
     while True:
         try:
             yield blocks.popleft()
@@ -225,9 +272,13 @@ class _HostMemory:
     def finish(self) -> None:
         """Do nothing: all blocks are stored."""
 
-    def storing(self, place: Any, array: Any) -> Callable[[], None] | None:
+    def storing(
+        self, place: Any, array: Any, is_stored: Callable[[], None]
+    ) -> Callable[[], None] | None:
+        """Write a block, unless it is in its place, and call ``is_stored``."""
         if self._job.block is None or self._job.sink.in_place(place, array.dtype) is None:
             self._job.sink.write(place, array)
+        is_stored()
         return None
 
 
@@ -237,6 +288,14 @@ class _Buffer:
     index: Index | None = None
     used: cl.Event | None = None
     stored: PendingCopy | None = None
+    is_stored: Callable[[], None] | None = None
+
+    def wait_until_stored(self) -> None:
+        """Wait until the block in it is stored, if it is on its way."""
+        if self.stored is not None and self.is_stored is not None:
+            self.stored.wait()
+            self.is_stored()
+            self.stored = self.is_stored = None
 
 
 class _DeviceMemory:
@@ -299,9 +358,7 @@ class _DeviceMemory:
             return None
         self._blocks.rotate()
         buffer = self._blocks[0]
-        if buffer.stored is not None:
-            buffer.stored.wait()
-            buffer.stored = None
+        buffer.wait_until_stored()
         return self._array(buffer, extents_of(place), self._job.block[1])
 
     def launched(self) -> None:
@@ -311,8 +368,13 @@ class _DeviceMemory:
             buffer.used = used
         self._in_use.clear()
 
-    def storing(self, place: Any, array: Any) -> Callable[[], None] | None:
-        """Return a function that copies a block back and writes it, to call after a launch."""
+    def storing(
+        self, place: Any, array: Any, is_stored: Callable[[], None]
+    ) -> Callable[[], None] | None:
+        """Return a function that copies a block back and writes it, to call after a launch.
+
+        ``is_stored`` is called when the block is written.
+        """
         arrays = array if self._job.block is None else (array,)
         buffer = None if self._job.block is None else self._blocks[0]
         for each in arrays:
@@ -323,28 +385,30 @@ class _DeviceMemory:
                 self._job.sink.write(
                     place, tuple([each.get(self._member.copies) for each in arrays])
                 )
+                is_stored()
             else:
-                self._download(place, array, buffer)
+                self._download(place, array, buffer, is_stored)
 
         return store
 
     def finish(self) -> None:
         """Wait for the copies of blocks that are not complete."""
         for buffer in self._blocks:
-            if buffer.stored is not None:
-                buffer.stored.wait()
+            buffer.wait_until_stored()
 
-    def _download(self, place: Any, array: Array, buffer: _Buffer) -> None:
+    def _download(
+        self, place: Any, array: Array, buffer: _Buffer, is_stored: Callable[[], None]
+    ) -> None:
         tile = self._job.sink.in_place(place, array.dtype)
         if tile is not None and self._copies is not None and tile.size:
             with self._member.named_errors():
                 for event in array.events:
                     event.wait()
+            buffer.is_stored = is_stored
             buffer.stored = self._copies.download(self._member, array, tile)
             return
-        if tile is not None:
-            download(self._member, array, tile)
-            return
-        values = np.empty(array.shape, array.dtype)
+        values = np.empty(array.shape, array.dtype) if tile is None else tile
         download(self._member, array, values)
-        self._job.sink.write(place, values)
+        if tile is None:
+            self._job.sink.write(place, values)
+        is_stored()

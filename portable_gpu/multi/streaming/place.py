@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from portable_gpu.arguments import of_kind, whole
 from portable_gpu.errors import ArgumentError
@@ -13,8 +13,22 @@ from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.registry import default_engine
 
 
-def place_of(engine: Any, memory_limit: Any) -> tuple[Sequence[Member], int]:
-    """Return the devices, and the bytes that tiles may take on each.
+class StreamPlace(NamedTuple):
+    """Where a call computes.
+
+    Attributes:
+        members: The devices.
+        limit: The bytes that tiles may take on each.
+        retries: Whether other devices compute the blocks of one that fails.
+    """
+
+    members: Sequence[Member]
+    limit: int
+    retries: bool
+
+
+def place_of(engine: Any, memory_limit: Any) -> StreamPlace:
+    """Return the devices of a call.
 
     Args:
         engine: The argument: an engine, a group, or None for the default engine.
@@ -22,13 +36,14 @@ def place_of(engine: Any, memory_limit: Any) -> tuple[Sequence[Member], int]:
             device's memory.
 
     Returns:
-        The devices, and a limit of at most twice the largest buffer, since tiles take up to half of
-        it.
+        The devices, with a limit of at most twice the largest buffer, since tiles take up to half
+        of it.
 
     Raises:
         ArgumentTypeError, ArgumentError: An argument is none of these, or the group is closed.
     """
     members: Sequence[Member]
+    retries = isinstance(engine, DeviceGroup) and engine.on_failure == "retry"
     if isinstance(engine, DeviceGroup):
         if engine.is_closed:
             raise ArgumentError("engine is a group that is closed; open another, or pass none")
@@ -42,8 +57,9 @@ def place_of(engine: Any, memory_limit: Any) -> tuple[Sequence[Member], int]:
     facts = [member.engine.target.facts for member in members]
     max_bytes = min([2 * each.max_alloc_size for each in facts])
     if memory_limit is None:
-        return members, min(max_bytes, min([each.global_mem_size for each in facts]) * 3 // 4)
+        most = min([each.global_mem_size for each in facts]) * 3 // 4
+        return StreamPlace(members, min(max_bytes, most), retries)
     limit = whole(memory_limit, "memory_limit")
     if limit < 1:
         raise ArgumentError(f"memory_limit is {limit}; expected a positive number of bytes")
-    return members, min(limit, max_bytes)
+    return StreamPlace(members, min(limit, max_bytes), retries)

@@ -79,8 +79,8 @@ def gemm(
         check_precision(precision)
     sums = dtype if compute == element(dtype) else np.dtype(np.float32)
     itemsizes = left.dtype.itemsize, right.dtype.itemsize, sums.itemsize
-    members, limit = place_of(engine, memory_limit)
-    rows, columns, inner = product_tiles((m, n, k), itemsizes, limit)
+    place = place_of(engine, memory_limit)
+    rows, columns, inner = product_tiles((m, n, k), itemsizes, place.limit)
     a_chunks = left.chunks[::-1] if trans_a != "N" else left.chunks
     b_chunks = right.chunks[::-1] if trans_b != "N" else right.chunks
     rows, columns = aligned(rows, a_chunks[0]), aligned(columns, b_chunks[1])
@@ -107,14 +107,14 @@ def gemm(
             for part in parts
         ]
 
-    blocks = [StreamBlock(place, steps(place)) for place in grid((m, n), (rows, columns))]
+    blocks = [StreamBlock(index, steps(index)) for index in grid((m, n), (rows, columns))]
     tiles = [(rows, inner), (inner, columns)]
     with (
         progress_callback(progress, "gemm") as callback,
         result_storage(out, (m, n), dtype, (rows, columns), (left, right)) as result,
     ):
         block = (rows, columns), sums
-        run(Job("gemm", (left, right), tiles, blocks, call, result, block), members, callback)
+        run(Job("gemm", (left, right), tiles, blocks, call, result, block), place, callback)
         return result.finish()
 
 

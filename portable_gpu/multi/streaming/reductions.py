@@ -10,15 +10,27 @@ import numpy as np
 
 from portable_gpu.arguments import flag, real_number
 from portable_gpu.dtypes import is_float16_like
+from portable_gpu.host_memory import check_host
 from portable_gpu.multi.streaming.job import Job, StreamBlock, StreamStep, extents_of
 from portable_gpu.multi.streaming.pipeline import run
-from portable_gpu.multi.streaming.place import place_of
-from portable_gpu.multi.streaming.storage import Bounds, TiledOperand, bounds_of
-from portable_gpu.multi.streaming.tile_reductions import Partials, PartOfResult, reduction_of
+from portable_gpu.multi.streaming.place import StreamPlace, place_of
+from portable_gpu.multi.streaming.storage import (
+    Bounds,
+    TiledOperand,
+    TiledResult,
+    Values,
+    bounds_of,
+)
+from portable_gpu.multi.streaming.tile_reductions import (
+    Partials,
+    PartOfResult,
+    TileReduction,
+    reduction_of,
+)
 from portable_gpu.multi.streaming.tiles import grid, reduction_tile, too_small
 from portable_gpu.ops import reduce as library
 from portable_gpu.ops.reduce.call import Axes, as_axes, normalise_axes, one_axis
-from portable_gpu.progress import progress_callback
+from portable_gpu.progress import ProgressCallback, progress_callback
 from portable_gpu.runtime.engine import Engine
 
 
@@ -37,21 +49,21 @@ def _reduce(
     flag(keepdims, "keepdims")
     reduced = normalise_axes(as_axes(axis), operand.ndim)
     reduction = reduction_of(name, operand, reduced, ddof)
-    members, limit = place_of(engine, memory_limit)
+    place = place_of(engine, memory_limit)
     if not prod(operand.shape):
         empty = np.empty(operand.shape, operand.dtype)
-        with members[0].named_errors():
+        with place.members[0].named_errors():
             return getattr(library, name)(
-                empty, axis=axis, keepdims=keepdims, engine=members[0].engine
+                empty, axis=axis, keepdims=keepdims, engine=place.members[0].engine
             )
     itemsize = operand.dtype.itemsize
     extra = reduction.extra if is_float16_like(operand.dtype) else 0
-    max_elements = limit // (2 * itemsize + extra)
+    max_elements = place.limit // (2 * itemsize + extra)
     extents = reduction_tile(operand, reduced, max_elements)
     if extents is None:
-        raise too_small(limit, 2 * itemsize + extra, "an element")
+        raise too_small(place.limit, 2 * itemsize + extra, "an element")
+    blocks, partials = [], Partials(reduction)
     numbers: dict[Bounds, int] = {}
-    blocks = []
     for index in grid(operand.shape, extents):
         region = tuple(
             [slice(0, 1) if axis in reduced else part for axis, part in enumerate(index)]
@@ -60,17 +72,54 @@ def _reduce(
         numbers[bounds_of(region)] = number + 1
         step = StreamStep((index,), float(prod(extents_of(index)) * itemsize))
         blocks.append(StreamBlock(PartOfResult(number, index, region), [step]))
-
-    def call(engine: Engine, step: StreamStep, tiles: Sequence[Any], _: Any) -> Any:
-        return reduction.of_tile(engine, tiles[0], step.reads[0])
-
-    partials = Partials(reduction)
+    merges = not operand.ndim or any(number > 1 for number in numbers.values())
     with progress_callback(progress, name, "bytes") as callback:
-        run(Job(name, (operand,), (extents,), blocks, call, partials), members, callback)
-    result = partials.result()
+        if merges:
+
+            def partial(engine: Engine, step: StreamStep, tiles: Sequence[Any], _: Any) -> Any:
+                return reduction.of_tile(engine, tiles[0], step.reads[0])
+
+            run(Job(name, (operand,), (extents,), blocks, partial, partials), place, callback)
+            result = partials.result()
+        else:
+            # Each tile has all indices of the reduced axes, so its result is a part of the whole.
+            result = _in_place(name, reduction, extents, blocks, ddof, place, callback)
     if not keepdims:
         result = result.reshape([n for axis, n in enumerate(operand.shape) if axis not in reduced])
     return result if result.ndim else result[()]
+
+
+def _in_place(
+    name: str, reduction: TileReduction, extents: tuple[int, ...], blocks: Sequence[StreamBlock],
+    ddof: float, place: StreamPlace, progress: ProgressCallback | None,
+) -> Values:  # fmt: skip
+    """Reduce tiles whose results are not merged by the library's function, to their places.
+
+    Returns:
+        The result; reduced axes have extent 1.
+    """
+    operand, reduced = reduction.x, reduction.reduced
+    shape, block = (
+        tuple([1 if axis in reduced else n for axis, n in enumerate(each)])
+        for each in (operand.shape, extents)
+    )
+    dtype = reduction.result_dtype()
+    check_host(prod(shape) * dtype.itemsize, f"a result of shape {shape}")
+    result = TiledResult(np.empty(shape, dtype))
+    options: dict[str, Any] = {"axis": reduction.axis, "keepdims": True}
+    if name.startswith("arg") and reduction.axis is not None:
+        options["axis"] = reduction.axis[0]
+    if name in ("var", "std"):
+        options["ddof"] = ddof
+
+    def call(engine: Engine, _: StreamStep, tiles: Sequence[Any], block: Any) -> Any:
+        return getattr(library, name)(tiles[0], out=block, engine=engine, **options)
+
+    placed = [StreamBlock(each.place.region, each.steps) for each in blocks]
+    job = Job(name, (operand,), (extents,), placed, call, result, (block, dtype))
+    run(job, place, progress)
+    values: Values = result.values
+    return values
 
 
 def sum(  # noqa: A001  # NumPy's name

@@ -172,8 +172,8 @@ def _transform(
     if n is not None:
         lengths = (*lengths[:-1], whole(n, "n"))
         axes_and_lengths(operand, lengths, places, kind)
-    members, limit = place_of(engine, memory_limit)
-    passes = _passes(kind, operand, places, lengths, limit, spectrum)
+    stream_place = place_of(engine, memory_limit)
+    passes = _passes(kind, operand, places, lengths, stream_place.limit, spectrum)
     smallest = [min(each) for each in zip(*[p.written(p.tile) for p in passes], strict=True)]
     several = kind == "c2r" and len(passes) > 1
     name = {"c2c": "fftn", "r2c": "rfftn", "c2r": "irfftn"}[kind]
@@ -212,7 +212,7 @@ def _transform(
             sink = _Rewritten(target) if is_rewritten else target
             job = Job(name, (source,), (each.tile,), blocks, call, sink, block)
             before, total = sum(sizes[:number]), sum(sizes)
-            run(job, members, callback and _Offset(callback, before, total))
+            run(job, stream_place, callback and _Offset(callback, before, total))
             source = target.as_operand("out")
         return result.finish()
 
