@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import mmap
 import os
 import re
 import shutil
@@ -281,6 +282,19 @@ def test_results_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     for name in ("b.npy", "b.zarr"):
         with pytest.raises(DTypeError, match=f"{name}, and a file of this kind cannot hold bfloat"):
             streaming.gemm(a.astype(bfloat16), b.astype(bfloat16), out=tmp_path / name)
+
+
+def test_memmaps_longer_than_their_files_are_refused(tmp_path: Path) -> None:
+    """An access to their last pages would end the process.  Memory without a file is taken."""
+    x = np.frombuffer(mmap.mmap(-1, 1 << 16), np.float32)
+    assert streaming.sum(x) == 0
+    c = np.memmap(tmp_path / "c.bin", np.float32, "w+", shape=(50, 50))
+    os.truncate(tmp_path / "c.bin", 100)
+    ones = np.ones((50, 50), np.float32)
+    with pytest.raises(ArgumentError, match="out maps 10000 bytes of a file that has 100"):
+        streaming.gemm(ones, ones, out=c)
+    with pytest.raises(ArgumentError, match="a maps 10000 bytes of a file that has 100"):
+        streaming.gemm(c, ones)
 
 
 def test_wrong_arguments_are_named(engine: pg.Engine) -> None:
@@ -660,7 +674,8 @@ def test_errors_name_the_device(groups: list[DeviceGroup], what: str) -> None:
                         except (DeviceMemoryError, DeviceFailedError) as error:
                             messages.append(str(error))
     assert len(messages) > 10
-    assert all(message.startswith("device 0 (") for message in messages), messages
+    named = re.compile(r"(block \d+ of \d+ on )?device 0 \(")
+    assert all(named.match(message) for message in messages), messages
 
 
 def _anonymous() -> int:
@@ -703,6 +718,7 @@ def test_copies_wait_for_kernels_that_use_the_buffer_and_for_no_others(engine: p
     memory = _DeviceMemory(job, member, None)
     blocked = cl.UserEvent(engine.context)
     opened: list[bool] = []
+    stored: list[bool] = []
 
     def release() -> None:
         opened.append(True)
@@ -713,13 +729,15 @@ def test_copies_wait_for_kernels_that_use_the_buffer_and_for_no_others(engine: p
     block[...] = memory.load(0, index[0])
     block.events = QueueEvents.of(engine.queue)  # as where launches have no events
     memory.launched()
-    store = memory.storing(index[0], block)
+    store = memory.storing(index[0], block, lambda: stored.append(True))
     cl.enqueue_marker(engine.queue, wait_for=[blocked])  # a kernel of the next block
     memory.load(0, index[1])
     memory.launched()
     timer.start()
     assert store is not None
+    assert not stored
     store()
+    assert stored
     assert np.array_equal(y, [0, 1, 0, 0, 0, 0, 0, 0])
     memory.load(0, index[2])  # into the buffer of the first
     assert not opened

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from portable_gpu.errors import ReadOnlyError
+from portable_gpu.errors import ArgumentError, ReadOnlyError
 from portable_gpu.runtime.views import bounds
 
 Values = np.ndarray[Any, Any]
@@ -26,6 +26,24 @@ def check_writable(out: Any) -> None:
             raise ReadOnlyError("out is a memmap of mode 'c', which changes no file; expected 'r+'")
     elif getattr(out, "read_only", False):
         raise ReadOnlyError("out is a read-only Zarr array; open it with mode 'r+'")
+
+
+def check_length(values: Values, name: str) -> None:
+    """Raise ArgumentError if a file has become shorter than its memmap.
+
+    An access to a page behind the end of the file would end the process.
+
+    Args:
+        values: An array of NumPy, which may be a view of a memmap.
+        name: Its name in messages.
+    """
+    pages = mapped_pages(values)
+    with suppress(OSError):  # memory without a file has no size
+        if pages is not None and pages.size() < len(pages):
+            raise ArgumentError(
+                f"{name} maps {len(pages)} bytes of a file that has {pages.size()}; the file was "
+                "truncated"
+            )
 
 
 def overlap(out: Any, values: Any) -> bool:

@@ -33,6 +33,7 @@ from portable_gpu.host_memory import check_host
 from portable_gpu.multi.array import GroupArray
 from portable_gpu.multi.streaming.memmaps import (
     allocate,
+    check_length,
     check_writable,
     is_sparse,
     mapped_file,
@@ -101,11 +102,8 @@ class TiledOperand:
         chunks = None if self.is_in_memory else getattr(values, "chunks", None)
         self.chunks = tuple(chunks) if chunks else (1,) * self.ndim
         self._pages = mapped_pages(values) if self.is_in_memory else None
-        if self._pages is not None and self._pages.size() < len(self._pages):
-            raise ArgumentError(
-                f"{name} maps {len(self._pages)} bytes of a file that has {self._pages.size()}; "
-                "the file was truncated"
-            )
+        if self.is_in_memory:
+            check_length(values, name)
 
     @property
     def axes(self) -> list[int]:
@@ -145,10 +143,11 @@ class TiledResult:
 
     Attributes:
         values: The array of NumPy or of Zarr; of a new file, None before :meth:`create`.
+        name: Its name in messages.
     """
 
-    def __init__(self, values: Any) -> None:
-        self.values = values
+    def __init__(self, values: Any, name: str = "out") -> None:
+        self.values, self.name = values, name
         self._lock = threading.Lock()
 
     def create(self) -> None:
@@ -173,7 +172,7 @@ class TiledResult:
             return
         values = tile.astype(self.values.dtype, copy=False)
         # Two tiles may share a chunk, which Zarr reads and writes as a whole.
-        with self._lock, _as_result_error("the result"):
+        with self._lock, _as_result_error(self.name):
             _to_its_end(lambda: self.values.__setitem__(index, values))
 
     def as_operand(self, name: str) -> TiledOperand:
@@ -195,12 +194,12 @@ class _NewFile(TiledResult):
     """A file of NumPy's format that has a temporary name until it is complete."""
 
     def __init__(self, path: Path, shape: Sequence[int], dtype: np.dtype[Any]) -> None:
-        super().__init__(None)
+        super().__init__(None, f"out ({path})")
         self._path, self._temporary = path, _temporary_name(path)
         self._shape, self._dtype = tuple(shape), dtype
 
     def create(self) -> None:
-        with _as_result_error(f"out ({self._path})"):
+        with _as_result_error(self.name):
             if not prod(self._shape):
                 self.values = np.empty(self._shape, self._dtype)
                 with self._temporary.open("xb") as file:
@@ -212,7 +211,7 @@ class _NewFile(TiledResult):
             allocate(self._temporary)
 
     def finish(self) -> Any:
-        with _as_result_error(f"out ({self._path})"):
+        with _as_result_error(self.name):
             if isinstance(self.values, np.memmap):
                 self.values.flush()
                 # Another call may replace the file after this one has.
@@ -231,7 +230,7 @@ class _NewZarr(TiledResult):
     def __init__(
         self, path: Path, shape: Sequence[int], dtype: np.dtype[Any], tile: Sequence[int]
     ) -> None:
-        super().__init__(None)
+        super().__init__(None, f"out ({path})")
         try:
             import zarr
         except ImportError:
@@ -251,11 +250,11 @@ class _NewZarr(TiledResult):
                 chunks=self._chunks,
             )  # fmt: skip
 
-        with _as_result_error(f"out ({self._path})"):
+        with _as_result_error(self.name):
             _to_its_end(create)
 
     def finish(self) -> Any:
-        with _as_result_error(f"out ({self._path})"):
+        with _as_result_error(self.name):
             os.replace(self._temporary, self._path)
         return self._open(str(self._path), mode="r+")
 
@@ -398,6 +397,8 @@ def _storage(
     if np.dtype(out.dtype) != dtype:
         raise DTypeError(f"out has dtype {out.dtype}; the result has {dtype}")
     check_writable(out)
+    if isinstance(out, np.ndarray):
+        check_length(out, "out")
     for operand in operands:
         if overlap(out, operand.values):
             raise OverlapError(f"out shares memory with {operand.name}; pass another array")
