@@ -19,6 +19,7 @@ from portable_gpu.ops.gemm.packed import plan as packed
 from portable_gpu.ops.gemm.packed.forms import preferred_form
 from portable_gpu.ops.gemm.packed.plan import PackedPlan
 from portable_gpu.ops.gemm.packed.policy import PackedPolicy
+from portable_gpu.ops.gemm.packed.sharing import packed_once
 from portable_gpu.ops.gemm.problem import GemmProblem, Operand
 from portable_gpu.runtime.call import Call
 from portable_gpu.runtime.engine import Engine
@@ -399,6 +400,42 @@ def test_epilogue_sees_the_callers_rows_and_columns(cpu: Engine, layout: str) ->
     product(cpu, a, b, c, stages=epilogue.stages, extras=(bias, residual))
     place = 2.0 * np.arange(50)[:, None] - np.arange(70)
     np.testing.assert_allclose(c, np.maximum(a @ b + bias, 0) + residual + place, atol=1e-4)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.complex64])
+@pytest.mark.parametrize("name", ["a", "b"])
+def test_an_operand_of_several_products_is_packed_once(
+    cpu: Engine, monkeypatch: pytest.MonkeyPatch, name: str, dtype: Any
+) -> None:
+    """With the same bits; calls that are repeated later pack both operands."""
+    set_thresholds(monkeypatch, lone_flop=0, strip_flop=0)
+    rng = np.random.default_rng(5)
+    shared, other = (values(rng, (150, 170), dtype) for _ in range(2))
+    blocks = [values(rng, (n, 150), dtype) for n in (90, 90, 40, 90)]
+    blocks[3] = np.asfortranarray(blocks[3])
+    kept: list[str] = []
+    without = PackedPlan._steps_sharing
+
+    def counted(plan: PackedPlan, its: str) -> Any:
+        kept.append(its)
+        return without(plan, its)
+
+    monkeypatch.setattr(PackedPlan, "_steps_sharing", counted)
+
+    def product(block: Array, common: Array, **options: Any) -> Array:
+        pair = (block, common) if name == "b" else (common.T, block.T)
+        return matmul(*pair, engine=cpu, **options)
+
+    alone = [product(block, shared) for block in blocks]
+    with packed_once(name):
+        together = [product(block, shared, queue=cpu.queue) for block in blocks]
+        repeated = [product(blocks[0], shared) for _ in range(3)]
+    assert len(kept) >= 2
+    for expected, got in zip([*alone, *alone[:1] * 3], [*together, *repeated], strict=True):
+        assert expected.tobytes() == got.tobytes()
+    exact = blocks[0].astype(np.complex128) @ other.astype(np.complex128)
+    result = product(blocks[0], other)
+    assert np.allclose(result if name == "b" else result.T, exact, atol=1e-3)
 
 
 def test_conjugates(cpu: Engine) -> None:

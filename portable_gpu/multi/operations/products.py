@@ -13,9 +13,11 @@ If an operand is in blocks along ``k``, the blocks' products are added by a fixe
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyopencl as cl
 
 from portable_gpu.dtypes import is_float16_like
 from portable_gpu.errors import ArgumentError
@@ -42,11 +44,13 @@ from portable_gpu.ops import gemm as gemm_family
 from portable_gpu.ops import gemv as gemv_family
 from portable_gpu.ops.elementwise import elementwise
 from portable_gpu.ops.gemm.binding import result_dtype
+from portable_gpu.ops.gemm.packed.sharing import packed_once, shared_operand
+from portable_gpu.runtime.engine import Engine
 
 if TYPE_CHECKING:
     from portable_gpu.multi.group import DeviceGroup
 
-#: The least rows, or columns, of a block of a CPU, which packs all of the other operand for each.
+#: The least rows, or columns, of a block of a CPU: smaller ones have few tiles for each launch.
 LEAST_ROWS_ON_CPUS = 256
 #: Computes a product of blocks, given these, the block of the result or ``None``, and the engine.
 _Product = Callable[[Any, Any, Any, Any], Any]
@@ -62,7 +66,7 @@ def gemm(group: DeviceGroup, arguments: Mapping[str, Any]) -> Any:
     options = {n: arguments[n] for n in ("alpha", "beta", "trans_a", "trans_b", "precision")}
 
     def product(a: Any, b: Any, out: Any, engine: Any) -> Any:
-        return gemm_family.gemm(a, b, out=out, engine=engine, **options)
+        return gemm_family.gemm(a, b, out=out, engine=engine, queue=_queue(engine), **options)
 
     letters = "mk" if arguments["trans_a"] == "N" else "km"
     others = "kn" if arguments["trans_b"] == "N" else "nk"
@@ -108,7 +112,9 @@ def matmul(group: DeviceGroup, arguments: Mapping[str, Any]) -> Any:
     precision = arguments["precision"]
 
     def product(a: Any, b: Any, out: Any, engine: Any) -> Any:
-        return gemm_family.matmul(a, b, out=out, precision=precision, engine=engine)
+        return gemm_family.matmul(
+            a, b, out=out, precision=precision, engine=engine, queue=_queue(engine)
+        )
 
     a, b = operand(group, arguments["a"], "a"), operand(group, arguments["b"], "b")
     batch = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"[: max(a.ndim, b.ndim, 2) - 2]
@@ -118,6 +124,14 @@ def matmul(group: DeviceGroup, arguments: Mapping[str, Any]) -> Any:
     if not a.ndim or not b.ndim:
         return _on_one(group, product, a, b)
     return _product(group, product, a, b, (letters, others, result), arguments)
+
+
+def _queue(engine: Engine) -> cl.CommandQueue | None:
+    """Return the argument ``queue=`` of a block's product.
+
+    Calls with ``queue=`` are not repeated ones, which have the packing of both operands recorded.
+    """
+    return None if shared_operand() is None else engine.queue
 
 
 def _product(
@@ -173,7 +187,8 @@ def _product(
         def enqueue(blocks: Sequence[Any], target: Any, engine: Any) -> None:
             product(blocks[0], blocks[1], target, engine)
 
-        compute_on_host(group, cut, reads, result, enqueue, reads_result=reads_out)
+        with _packing(group, letters, letter, cut):
+            compute_on_host(group, cut, reads, result, enqueue, reads_result=reads_out)
         return result
     operands = [_blocks(group, x, its, letter, cut, extents) for x, its in ((a, of_a), (b, of_b))]
     if letter == "k":
@@ -192,10 +207,22 @@ def _product(
         )
 
     waits = any(isinstance(x, np.ndarray) for x in (a, b))
-    blocks = group.for_blocks(cut.members, work, waits=waits)
+    with _packing(group, letters, letter, cut):
+        blocks = group.for_blocks(cut.members, work, waits=waits)
     if out is not None:
         return out
     return GroupArray(group, shape, blocks[0].array.dtype, axis, blocks)
+
+
+def _packing(
+    group: DeviceGroup, letters: tuple[str, str, str], letter: str, cut: Cut
+) -> AbstractContextManager[None]:
+    """Let CPUs pack the operand that all blocks of a product of matrices need once."""
+    on_cpus = all(engine.target.is_cpu for engine in group.engines)
+    is_of_matrices = sorted(letters[0] + letters[1]) == ["k", "k", "m", "n"]
+    if on_cpus and is_of_matrices and len(cut.members) > len({*cut.members}):
+        return packed_once("b" if letter == "m" else "a")
+    return nullcontext()
 
 
 def _on_one(group: DeviceGroup, product: _Product, a: Any, b: Any, out: Any = None) -> Any:

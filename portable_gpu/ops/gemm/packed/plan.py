@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -24,6 +24,7 @@ from portable_gpu.ops.gemm.operands import (
 )
 from portable_gpu.ops.gemm.packed.forms import PackedForm, in_place, is_small
 from portable_gpu.ops.gemm.packed.policy import PackedPolicy
+from portable_gpu.ops.gemm.packed.sharing import shared_operand
 from portable_gpu.ops.gemm.problem import GemmProblem, Operand
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.launch import Launch
@@ -202,6 +203,7 @@ class PackedPlan(Plan):
         else:
             self._block_up()
             self._steps = [step for slab in self._slabs for step in self._bind_slab(slab)]
+            self._steps_without: dict[str, list[PackedLaunch]] = {}
             self.workspace_bytes = self._bytes_a + self._bytes_b + self._bytes_sums
 
     def enqueue(
@@ -224,12 +226,14 @@ class PackedPlan(Plan):
                 state, (scratch, a, b, *out), (*scalars, at_a, at_b, *at_out), wait_for
             )
         empty = state.empty_buffer
+        kept, name = self._shared(state)
+        sizes = {"a": self._bytes_a, "b": self._bytes_b, "": self._bytes_sums}
         packed = [
-            state.workspace(nbytes) if nbytes else empty
-            for nbytes in (self._bytes_a, self._bytes_b, self._bytes_sums)
+            kept if each == name and kept else state.workspace(nbytes) if nbytes else empty
+            for each, nbytes in sizes.items()
         ]
         event: cl.Event | None = None
-        for step in self._steps:
+        for step in self._steps_sharing(name) if kept else self._steps:
             at = at_a + step.move_a, at_b + step.move_b
             if step.packs:
                 event = step.launch(state, (*packed[:2], a, b), at, wait_for)
@@ -237,7 +241,60 @@ class PackedPlan(Plan):
                 values = (*scalars, *at, *at_out)
                 event = step.launch(state, (*packed, a, b, *out), values, wait_for)
             wait_for = state.after(event)
+        shared = shared_operand()
+        if name and not kept and shared is not None:
+            shared.packed[self._layout(state, name)] = packed[name == "b"]
         return event
+
+    # -- operands that are packed once for several products
+
+    def _shared(self, state: QueueState) -> tuple[Any, str]:
+        """Return the packed operand that is kept, or ``None``, and the name that it has in core.
+
+        The name is empty if no operand can be kept: there is none in common with other products, it
+        is not packed, or parts of it follow each other in the same memory.
+        """
+        shared = shared_operand()
+        if shared is None or state.recording is not None or not state.in_order:
+            return None, ""
+        name = shared.name if not self.form.transposed else "ba"["ab".index(shared.name)]
+        parts = {self._part(slab, name) for slab in self._slabs}
+        nbytes = self._bytes_a if name == "a" else self._bytes_b
+        if len(parts) > 1 or not nbytes:
+            return None, ""
+        return shared.packed.get(self._layout(state, name)), name
+
+    def _part(self, slab: Slab, name: str) -> tuple[int, ...]:
+        """Return the part of an operand that a slab reads."""
+        side = (slab.row, slab.rows) if name == "a" else (slab.col, slab.cols)
+        return (*side, slab.step, slab.steps, slab.first, slab.products)
+
+    def _layout(self, state: QueueState, name: str) -> Hashable:
+        """Return the queue, and all on which the layout of a packed operand depends."""
+        core, policy = self._core, self.form.policy
+        operand, width = (core.a, policy.item_m) if name == "a" else (core.b, policy.item_n)
+        once = self._once_a if name == "a" else self._once_b
+        part = self._part(self._slabs[0], name)
+        shares = self._share, self._shares
+        return (
+            state.pointer.value,
+            name,
+            operand,
+            core.compute,
+            width,
+            core.batch,
+            once,
+            part,
+            shares,
+        )
+
+    def _steps_sharing(self, name: str) -> list[PackedLaunch]:
+        """Return the launches without the packing of an operand."""
+        if name not in self._steps_without:
+            self._steps_without[name] = [
+                step for slab in self._slabs for step in self._bind_slab(slab, without=name)
+            ]
+        return self._steps_without[name]
 
     # -- choices
 
@@ -387,13 +444,19 @@ class PackedPlan(Plan):
         strips = -(-self._panels_b // self._strip)
         return self._bind("whole", constants, ["scratch"], (items, strips, 1))
 
-    def _bind_slab(self, slab: Slab) -> Iterator[PackedLaunch]:
-        """Pack its panels, multiply them, and add up the shares of k if there are several."""
+    def _bind_slab(self, slab: Slab, without: str = "") -> Iterator[PackedLaunch]:
+        """Pack its panels, multiply them, and add up the shares of k if there are several.
+
+        Args:
+            slab: The slab.
+            without: The operand that is packed already.
+        """
         core, form = self._core, self.form
         move_a = slab.row * core.a.row + slab.step * core.a.col
         move_b = slab.col * core.b.col + slab.step * core.b.row
-        if slab.steps > 0 and (form.a_packed or form.b_packed):
-            yield PackedLaunch(self._bind_pack(slab), True, move_a, move_b)
+        a_packed, b_packed = form.a_packed and without != "a", form.b_packed and without != "b"
+        if slab.steps > 0 and (a_packed or b_packed):
+            yield PackedLaunch(self._bind_pack(slab, a_packed, b_packed), True, move_a, move_b)
         last = slab.step + slab.steps >= core.k
         if self.splits > 1:
             tiles = self._bind_tiles(slab, 0, self.splits, parts=int(slab.step > 0), finish=False)
@@ -412,10 +475,10 @@ class PackedPlan(Plan):
             )  # fmt: skip
             yield PackedLaunch(tiles, False, move_a, move_b)
 
-    def _bind_pack(self, slab: Slab) -> Launch:
-        core, form, policy = self._core, self.form, self.form.policy
-        panels_a = -(-slab.rows // policy.item_m) * form.a_packed
-        panels_b = -(-slab.cols // policy.item_n) * form.b_packed
+    def _bind_pack(self, slab: Slab, a_packed: bool, b_packed: bool) -> Launch:
+        core, policy = self._core, self.form.policy
+        panels_a = -(-slab.rows // policy.item_m) * a_packed
+        panels_b = -(-slab.cols // policy.item_n) * b_packed
         (chunk_a, group_a), (chunk_b, group_b) = self._grains
         constants = self._of_slab(slab) | {
             "chunk_a": chunk_a, "group_a": group_a, "chunk_b": chunk_b, "group_b": group_b,
