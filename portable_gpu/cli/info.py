@@ -88,18 +88,18 @@ def _describe(devices: list[DeviceInfo], choice: _DefaultDevice) -> dict[str, An
             "reason": choice.reason,
             "target": None if choice.target is None else _describe_target(choice.target),
         },
-        "group": _group(devices),
+        "group": _group(devices)[0],
         "devices": [_describe_device(entry) for entry in devices],
     }
 
 
-def _group(devices: list[DeviceInfo]) -> list[str]:
-    """Return the indices of the devices that ``multi.DeviceGroup()`` opens."""
+def _group(devices: list[DeviceInfo]) -> tuple[list[str], str]:
+    """Return the indices of the devices that ``multi.DeviceGroup()`` opens, or its error."""
     try:
         chosen = chosen_devices(None)
-    except PortableGPUError:
-        return []
-    return [entry.index for entry in devices if entry.device in chosen]
+    except PortableGPUError as error:
+        return [], str(error)
+    return [entry.index for entry in devices if entry.device in chosen], ""
 
 
 def _describe_device(entry: DeviceInfo) -> dict[str, Any]:
@@ -160,7 +160,8 @@ def _show(devices: list[DeviceInfo], choice: _DefaultDevice) -> None:
         return
     path = "" if choice.target is None else f" as {choice.target.device_class}"
     console.write(f"Chosen: {choice.index}{path}. {choice.reason}", indent=0)
-    console.write(f"Group: DeviceGroup() opens {', '.join(_group(devices)) or 'none'}", indent=0)
+    group, error = _group(devices)
+    console.write(f"Group: DeviceGroup() opens {', '.join(group) or f'none: {error}'}", indent=0)
 
 
 def _table(target: Target) -> Table:

@@ -8,6 +8,7 @@ device.  All times are the host's, so the devices have one clock.
 from __future__ import annotations
 
 import json
+import os
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -19,7 +20,7 @@ from typing import Any, NamedTuple
 
 import pyopencl as cl
 
-from portable_gpu.arguments import one_of, whole
+from portable_gpu.arguments import of_kind, one_of, whole
 from portable_gpu.errors import ArgumentError
 from portable_gpu.multi.member import Member
 
@@ -98,8 +99,10 @@ class Timeline:
         """Write the timeline as JSON for ``chrome://tracing`` and Perfetto.
 
         Raises:
+            ArgumentTypeError: ``path`` is no name.
             OSError: The file cannot be written.
         """
+        of_kind(path, (str, os.PathLike), "path", "the name of a file")
         kinds = (KERNELS, COPIES)
         events: list[dict[str, Any]] = []
         for device, name in enumerate(self.names):
@@ -125,22 +128,32 @@ class Timeline:
             The figure of Matplotlib (extra ``bench``), which is also stored as ``path``.
 
         Raises:
+            ArgumentTypeError, ArgumentError: ``path`` is no name, or has no suffix of a picture.
             OSError: The file cannot be written.
         """
         from matplotlib.figure import Figure
 
+        of_kind(path, (str, os.PathLike), "path", "the name of a file")
         kinds = (KERNELS, COPIES)
         rows = [(device, kind) for device in range(len(self.names)) for kind in kinds]
         figure = Figure(figsize=(11, 1.2 + 0.5 * len(rows)), layout="constrained")
         axes = figure.add_subplot()
         for row, (device, kind) in enumerate(rows):
             spans = [(start * 1e3, (stop - start) * 1e3) for start, stop in self._of(device, kind)]
-            axes.broken_barh(spans, (row - 0.4, 0.8), facecolors=_COLOURS[kind], edgecolor="white")
+            # Edges of the same colour: short spans have no other visible part.
+            shade, edge = (_COLOURS[kind], 0.5), _COLOURS[kind]
+            axes.broken_barh(spans, (row - 0.4, 0.8), facecolors=shade, edgecolors=edge)
         axes.set_yticks(range(len(rows)), [f"device {device}: {kind}" for device, kind in rows])
         axes.invert_yaxis()
+        axes.set_xlim(left=0)
         axes.set_xlabel("milliseconds")
         overlaps = [f"device {d}: {self.overlap(d):.0%}" for d in range(len(self.names))]
         axes.set_title(f"overlap of kernels and copies: {', '.join(overlaps)}", loc="left")
+        formats = figure.canvas.get_supported_filetypes()
+        if Path(path).suffix[1:] not in formats:
+            raise ArgumentError(
+                f"path is {str(path)!r}; expected a name that ends in one of {', '.join(formats)}"
+            )
         figure.savefig(path, dpi=120)
         return figure
 

@@ -46,3 +46,13 @@ def test_impossible_class_is_explained(
     monkeypatch.setenv("PORTABLE_GPU_DEVICE_CLASS", forced)
     assert main(["info"]) == 1
     assert f"PORTABLE_GPU_DEVICE_CLASS is '{forced}'" in capsys.readouterr().out
+
+
+def test_devices_that_form_no_group_are_explained(
+    monkeypatch: pytest.MonkeyPatch, engine: Engine, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name = engine.target.facts.name
+    monkeypatch.setenv("PORTABLE_GPU_DEVICE", f"{name},{name}")
+    assert main(["info"]) == 0
+    output = " ".join(capsys.readouterr().out.split())
+    assert f"opens none: devices has {name} twice" in output

@@ -614,6 +614,7 @@ def test_wrong_arguments(groups: dict[str, DeviceGroup]) -> None:
         (ArgumentError, lambda: Timeline(["a"]).busy(1, "kernels")),
         (ArgumentError, lambda: Timeline(["a"]).busy(0, "kernel")),
         (ArgumentError, lambda: Timeline(["a"]).overlap(-1)),
+        (ArgumentTypeError, lambda: Timeline(["a"]).chrome_trace(3)),  # type: ignore[arg-type]
     ]:  # fmt: skip
         with pytest.raises(error):
             call()
@@ -1097,6 +1098,8 @@ def test_timeline(groups: dict[str, DeviceGroup], tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     timeline.plot(tmp_path / "timeline.png")
     assert (tmp_path / "timeline.png").stat().st_size
+    with pytest.raises(ArgumentError, match=r"timeline.foo'; expected a name that ends in .*png"):
+        timeline.plot(tmp_path / "timeline.foo")
 
 
 def test_timelines_inside_each_other(groups: dict[str, DeviceGroup]) -> None:
