@@ -664,7 +664,7 @@ class GroupCall(Call):
 
     def __init__(self, call: Call) -> None:
         self.__dict__ |= call.__dict__
-        self.group, self.kind, self.can_transpose = _group(), "host", False
+        self.group, self.kind, self.can_transpose = _drawn_group(call), "host", False
         self.engine = self.group.engines[0]
 
     def give(self, x: Any, writes: bool = False, in_line: bool = False) -> Any:
@@ -689,18 +689,31 @@ class GroupCall(Call):
 
 
 @lru_cache(maxsize=1)
-def _group() -> DeviceGroup:
-    """Two sub-devices, or one device if it has none."""
-    try:
-        return DeviceGroup(2)
-    except UnsupportedError:
-        return DeviceGroup([pg.default_engine().device])
+def _devices_of_groups() -> list[Any]:
+    """All devices of the default runtime, or two sub-devices of one, as far as there are any."""
+    with DeviceGroup("all") as every:
+        devices = [engine.device for engine in every.engines]
+    if len(devices) == 1:
+        try:
+            with DeviceGroup(2) as two:
+                return [engine.device for engine in two.engines]
+        except UnsupportedError:
+            pass
+    return devices[:4]
 
 
-@lru_cache(maxsize=1)
-def _first_of_group() -> DeviceGroup:
-    """The first device of the group."""
-    return DeviceGroup([_group().engines[0].device])
+@lru_cache(maxsize=8)
+def _group(shares: tuple[int, ...]) -> DeviceGroup:
+    """A group of as many devices as there are shares."""
+    return DeviceGroup(_devices_of_groups()[: len(shares)], shares=shares)
+
+
+def _drawn_group(d: Call) -> DeviceGroup:
+    """One to four devices, with equal shares or others, of which some are 0."""
+    count = min(d.programs.randint(1, 4), len(_devices_of_groups()))
+    shares = d.programs.choice(((1, 1, 1, 1), (1, 3, 2, 1), (1, 0, 1, 0)))
+    d.descriptions.append(f"on {count} devices by shares {shares[:count]}")
+    return _group(shares[:count])
 
 
 def sparse_on_groups(d: Call) -> None:
@@ -708,15 +721,72 @@ def sparse_on_groups(d: Call) -> None:
     import random_sparse
 
     d.dtype = np.dtype(d.programs.choice(d.names(*FACTORS)))
-    both = _first_of_group(), _group()
+    both = _group((1,)), _drawn_group(d)
     d.descriptions += random_sparse.solve_on_groups(both, d.dtype, d.draw, d.rng, 400)
+
+
+def movements(d: GroupCall) -> None:
+    """Arrays to a group, their parts, sums of their blocks, and back."""
+    dtype = _dtype(d.programs.choice(["bool", *INTEGERS, *_floats(d)]))
+    x = d.filled((d.extent(20) + 1, *d.shape(900, 2)), dtype)
+    there = d.give(x)
+    if isinstance(there, np.ndarray):
+        rows = sorted(d.draw.randint(0, len(x)) for _ in range(d.draw.randint(0, 4)))
+        there = d.group.scatter(np.split(there, rows))
+    key = tuple(
+        slice(*sorted(d.draw.randint(-2, n + 2) for _ in range(2)))
+        for n in x.shape[: d.draw.randint(0, x.ndim)]
+    )
+    d.record(f"broadcast, slices {key}, gather, asnumpy, all_reduce")
+    if d.flag(0.3):
+        there = d.group.broadcast(there)
+    part, expected = there[key], x[key]
+    assert (part.shape, part.dtype, part.size) == (expected.shape, x.dtype, expected.size)
+    out = np.empty(expected.shape[::-1], dtype).T if d.flag() else None
+    got = part.asnumpy(out)
+    assert out is None or got is out
+    gathered = part.gather(d.draw.randrange(d.group.size)).get()
+    for each in (got, gathered, d.group.broadcast(part).asnumpy()):
+        assert np.ascontiguousarray(each).tobytes() == np.ascontiguousarray(expected).tobytes()
+    if dtype.kind in "iu":
+        blocks = d.draw.randint(1, 5)
+        stacked = d.filled((blocks, *x.shape), dtype)
+        total = d.group.all_reduce(d.group.asarray(stacked, blocks=blocks)).asnumpy()
+        assert np.array_equal(total[0], stacked.sum(0, dtype=dtype))
+
+
+def factors_on_groups(d: GroupCall) -> None:
+    """A Cholesky factor and solutions, of NumPy's arrays and of those of the group."""
+    dtype = np.dtype(d.programs.choice(d.names(*FACTORS)))
+    n, count = d.draw.randint(1, 70), d.draw.choice((None, 0, 1, 3, 300))
+    g, lower = d.filled((n, n), dtype), d.flag()
+    a = (g @ g.conj().T + n * np.eye(n)).astype(dtype)
+    b = d.filled((n,) if count is None else (n, count), dtype)
+    options = d.record("linalg.cholesky, cho_solve", lower=lower)
+    factor = pg.linalg.cholesky(d.give(a), **options)
+    whole = np.asarray(values_of(factor))
+    assert np.array_equal(whole, np.tril(whole) if lower else np.triu(whole))
+    left = whole if lower else whole.conj().T
+    u = unit_roundoff(dtype) * (4 if dtype.kind == "c" else 1)
+    bound = (n + 2) * u * (np.abs(left) @ np.abs(left).T)
+    assert_within(left @ left.conj().T.astype(wider(left).dtype), wider(a), 2 * bound)
+    x = values_of(pg.linalg.cho_solve((factor, lower), d.give(b), engine=d.group))
+    residual = np.abs(wider(a) @ wider(x) - wider(b))
+    sizes = np.abs(left) @ (np.abs(left).T @ np.abs(wider(x)))
+    assert np.all(residual <= 3 * (n + 2) * u * sizes)  # Higham, 2002, theorem 10.4
+
+
+def values_of(x: Any) -> Any:
+    """Return an array of a group or of NumPy in NumPy."""
+    return x if isinstance(x, np.ndarray) else x.asnumpy()
 
 
 def groups(d: Call) -> None:
     """A call of another family on a group, which may refuse functions and blocks."""
     computed = elementwise, reductions, inner_products, products, transforms
     others = convolutions, *random_layers.FAMILIES.values()
-    family = d.programs.choice(d.programs.choice((computed, others, (sparse_on_groups,))))
+    own = sparse_on_groups, movements, factors_on_groups
+    family = d.programs.choice(d.programs.choice((computed, others, own)))
     call = GroupCall(d)
     try:
         family(call)
@@ -728,14 +798,43 @@ def groups(d: Call) -> None:
 # -- streamed operations
 
 
+class StreamedCall(Call):
+    """A call on tiles of NumPy's arrays: on the host's memory, on copies, or by a group."""
+
+    def __init__(self, call: Call) -> None:
+        self.__dict__ |= call.__dict__
+        self.kind = "host"
+        self.place: Any = self.engine
+        if self.flag(0.4):
+            self.place = self.engine = _copying(self.engine)
+        elif self.flag(0.4):
+            self.place = _drawn_group(call)
+
+    def record(self, function: str, **options: Any) -> dict[str, Any]:
+        """See :class:`Call`."""
+        return {**super().record(function, **options), "engine": self.place}
+
+
 def streamed(d: Call) -> None:
     """A reduction, a product or a transform in tiles, within a limit that is drawn."""
-    d.kind = "host"
-    if d.flag(0.5):
-        d.engine = _copying(d.engine)
     d.programs.choice(
-        (_streamed_reduction, _streamed_reduction, _streamed_product, _streamed_fftn)
-    )(d)
+        (
+            _streamed_reduction, _streamed_reduction, _streamed_product, _streamed_fftn,
+            _streamed_convolution,
+        )
+    )(StreamedCall(d))  # fmt: skip
+
+
+def _streamed_out(d: Call, shape: Sequence[int], dtype: Any) -> Any:
+    """``None``, or an array for a result, of any strides."""
+    kind = d.draw.choice(("none", "plain", "transposed", "gaps"))
+    d.descriptions.append(f"out: {kind}")
+    if kind == "none":
+        return None
+    if kind == "transposed":
+        return np.empty(tuple(shape)[::-1], dtype).T
+    out = np.empty((*shape, 2), dtype)[..., 0]
+    return out if kind == "gaps" else np.ascontiguousarray(out)
 
 
 @lru_cache(maxsize=4)
@@ -773,13 +872,15 @@ def _streamed_product(d: Call) -> None:
     a = d.filled((m, k) if trans["trans_a"] == "N" else (k, m), dtype)
     b = d.filled((k, n) if trans["trans_b"] == "N" else (n, k), dtype)
     limit = 2 * 64 * 64 * 3 * max(4, dtype.itemsize) * d.draw.choice((1, 2, 8))
-    options = d.record("streaming.gemm", memory_limit=limit, **trans)
+    alpha = d.draw.choice((1, 1, -0.5))
+    options = d.record("streaming.gemm", memory_limit=limit, alpha=alpha, **trans)
+    options["out"] = _streamed_out(d, (m, n), dtype)
     got = streaming.gemm(d.give(a), d.give(b), **options)
     assert got.dtype == dtype
     turn = {"N": lambda x: x, "T": np.transpose, "C": lambda x: x.conj().T}
     left, right = turn[trans["trans_a"]](a), turn[trans["trans_b"]](b)
-    exact = np.matmul(wider(left), wider(right))
-    assert_within(got, exact, _product_bound(left, right, dtype, None, d.engine))
+    exact = alpha * np.matmul(wider(left), wider(right))
+    assert_within(got, exact, _product_bound(left, right, dtype, None, d.engine, alpha))
 
 
 def _streamed_fftn(d: Call) -> None:
@@ -792,11 +893,39 @@ def _streamed_fftn(d: Call) -> None:
     limit = 6 * itemsize * max(shape) * d.draw.choice((1, 3, 20))
     norm = d.draw.choice((None, "ortho", "forward"))
     options = d.record(f"streaming.{name}", axes=axes, norm=norm, memory_limit=limit)
+    options["out"] = _streamed_out(d, shape, np.complex64 if single else np.complex128)
     got = getattr(streaming, name)(d.give(x), **options)
     assert got.itemsize == itemsize
     exact = getattr(np.fft, name)(x.astype(np.complex128), axes=axes, norm=norm)
     bound = bound_of(np.dtype(np.float32 if single else np.float64), [shape[at] for at in axes])
     assert by_norm(exact, 2 * bound, tuple(axes))(got) <= 1  # NumPy's own roundings as well
+
+
+def _streamed_convolution(d: Call) -> None:
+    dtype = _dtype(d.programs.choice(d.names("float16", "float32", "float64")))
+    rank, groups = d.programs.randint(1, 3), d.programs.choice((1, 1, 2))
+    kernel = [d.programs.choice((1, 2, 3)) for _ in range(rank)]
+    pads = [(n // 2, n // 2) for n in kernel]
+    stride = [d.draw.randint(1, 2) for _ in range(rank)]
+    space = [d.draw.randint(n, n + 12) for n in kernel]
+    x = d.filled((d.draw.choice((0, 1, 3, 5)), groups * d.draw.randint(1, 3), *space), dtype)
+    w = d.filled((groups * d.draw.randint(1, 3), x.shape[1] // groups, *kernel), dtype)
+    kind = random_layers.sums.Kind(kernel, stride, [1] * rank, pads)
+    exact, size = (
+        random_layers.sums.forward(f(wider(x)), f(wider(w)), kind, groups)
+        for f in (lambda each: each, np.abs)
+    )
+    limit = dtype.itemsize * 8 * (x.size + exact.size + w.size) // d.draw.choice((1, 2, 4)) + 4000
+    options = d.record(
+        f"streaming.conv{rank}d", stride=tuple(stride), padding=tuple(n for n, _ in pads),
+        groups=groups, memory_limit=limit,
+    )  # fmt: skip
+    options["out"] = _streamed_out(d, exact.shape, dtype)
+    got = getattr(streaming, f"conv{rank}d")(d.give(x), d.give(w), **options)
+    assert got.dtype == dtype
+    terms = prod(w.shape[1:]) + 2
+    u = unit_roundoff(np.float32 if dtype.itemsize == 2 else dtype)
+    assert_within(got, exact, terms * u * size + unit_roundoff(dtype) * np.abs(exact))
 
 
 # -- the others
