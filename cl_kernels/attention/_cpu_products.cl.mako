@@ -17,7 +17,7 @@ static inline void products(
     ${space}const ${real} *a, const long a_row, const long a_step, const int rows, const ${real} *b,
     const int steps, ${real} *c, const int adds)
 {
-    //@apart
+    //@noinline: PoCL compiles this function by itself (portable_gpu/runtime/pocl_bodies.py)
 % for i in range(TR):
     ${space}const ${real} *a${i} = a + (${i} < rows ? ${i} : rows - 1) * a_row;
 % endfor

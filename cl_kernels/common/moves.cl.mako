@@ -1,7 +1,7 @@
 ## Copies of matrices between memory with any strides and scratch memory, on CPUs: to[i, j] = from[i, j], or its
 ## conjugate.
 ##
-##   define(e, name="move", flips=False, apart=False)
+##   define(e, name="move", flips=False, noinline=False)
 ##       name(from, from_row, from_col, to, to_row, to_col, rows, cols)      strides and extents count elements
 ##   define_clear(e)
 ##       clear(scratch, size)        zeros, before the first matrix is copied to scratch memory of `size` elements
@@ -10,8 +10,8 @@
 ## Rows that are adjacent elements on both sides are copied as vectors of four.  Four rows (rows == 4) of which one side
 ## has adjacent rows and the other adjacent columns are transposed in registers, four by four.  Other matrices, and the
 ## last columns, are copied element by element.  Elements of a row may be adjacent in reverse order (stride -1).
-## e: the Element.  flips: whether complex numbers are conjugated.  apart: whether PoCL compiles it as a function that
-## is not inlined, which is faster for few calls that copy much.
+## e: the Element.  flips: whether complex numbers are conjugated.  noinline: whether PoCL compiles the function by itself,
+## which is faster for few calls that copy much.
 <%def name="types(e)">
 % if e.itemsize <= 8:
 typedef ${'uint' if e.itemsize == 4 else 'ulong'}4 four_t __attribute__((aligned(4)));
@@ -29,7 +29,7 @@ static inline void clear(__global ${e.name}_t *t, long size)
 }
 </%def>
 
-<%def name="define(e, name='move', flips=False, apart=False)"><%
+<%def name="define(e, name='move', flips=False, noinline=False)"><%
     flips = flips and e.complex
     word = "uint" if e.itemsize == 4 else "ulong"
     flip = " ^ (ulong4)(1ul << 63)" if flips else ""  # the sign of the imaginary part
@@ -52,8 +52,8 @@ static inline void ${name}_elements(__global const ${e.name}_t *from, long from_
 static inline void ${name}(__global const ${e.name}_t *from, long from_row, long from_col,
                          __global ${e.name}_t *to, long to_row, long to_col, long rows, long cols)
 {
-% if apart:
-    //@apart
+% if noinline:
+    //@noinline: PoCL compiles this function by itself (portable_gpu/runtime/pocl_bodies.py)
 % endif
     long done = 0;
 % if e.itemsize <= 8:

@@ -1,6 +1,7 @@
 ## What every kernel starts with: the names of device classes, extensions, and fences.
-## Marks in the functions of all templates, //@apart and //@optimised_twice, are for PoCL: see
-## portable_gpu/runtime/pocl_bodies.py.
+## Two marks are for PoCL on CPUs; portable_gpu/runtime/pocl_bodies.py reads them and says why they save time:
+##   //@noinline          the function is not inlined into the kernel, so that it is compiled by itself
+##   //@optimised_twice   clang's passes run before PoCL's own, which they do not for other texts
 // Facts of the device are -D options: DEVICE, CUDA_SM, WAVEFRONT_SIZE, LOCKSTEP,
 // SUBGROUP_FUNCTIONS, DPP, BUILTINS_INLINE, REQUIRE_SUBGROUP_SIZE.
 #define CUDA_DEVICE 1

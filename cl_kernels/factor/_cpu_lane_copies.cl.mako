@@ -7,7 +7,7 @@
 // Copy a block of matrices to scratch, line by line.  A matrix without gaps is copied as one line.
 static inline void load_block(${E} *a, long line, long step, long apart, ${E} *x, long n, long lanes)
 {
-    //@apart
+    //@noinline: PoCL compiles this function by itself (portable_gpu/runtime/pocl_bodies.py)
     const bool contiguous = line == n * step;
     for (long w = 0; w < lanes; w += 4)
         for (long i = 0; i < (contiguous ? 1 : n); i++)
@@ -18,7 +18,7 @@ static inline void load_block(${E} *a, long line, long step, long apart, ${E} *x
 // Copy the factors back.  In place, a row is copied up to the diagonal, and a column from the diagonal on.
 static inline void store_block(${E} *x, ${E} *l, long line, long step, long apart, long n, long lanes, bool by_rows)
 {
-    //@apart
+    //@noinline: PoCL compiles this function by itself (portable_gpu/runtime/pocl_bodies.py)
     const bool contiguous = ${"false" if in_place else "line == n * step"};
     for (long w = 0; w < lanes; w += 4)
         for (long i = 0; i < (contiguous ? 1 : n); i++) {

@@ -63,7 +63,7 @@ typedef ${e.real}${V} vec_u __attribute__((aligned(${e.itemsize // e.components}
 static inline void solve_rows(__global const ${e.name}_t *t, long ld, __global const ${e.name}_t *inverse,
                               __global ${e.name}_t *x, long ldx, long j)
 {
-    //@apart
+    //@noinline: PoCL compiles this function by itself (portable_gpu/runtime/pocl_bodies.py)
 ${inner(e, policy)}
     __global const real_t *inv = (__global const real_t *)(inverse + j);
 % for r in range(R):
@@ -89,7 +89,7 @@ ${eliminate(e, policy, r, q, f"a[{r} * {C} * ld + {q * C}]", f"a[{r} * {C} * ld 
 static inline void factor_rows(__global ${e.name}_t *t, long ld, __global ${e.name}_t *inverse,
                                long j, long n, long *failed, real_t *bad_pivot)
 {
-    //@apart
+    //@noinline: PoCL compiles this function by itself (portable_gpu/runtime/pocl_bodies.py)
     __global ${e.name}_t *x = t;
     const long ldx = ld;
 ${inner(e, policy)}

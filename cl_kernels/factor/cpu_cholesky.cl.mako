@@ -30,7 +30,7 @@ ${epilogue.values(e)}
 ${numbers.root(e)}
 ${moves.types(e)}
 ${moves.define_clear(e)}
-${moves.define(e, apart=True)}
+${moves.define(e, noinline=True)}
 ${rows.types(e, policy)}
 ${rows.define(e, policy, True)}
 ${rows.define_square(e, policy)}
@@ -39,7 +39,7 @@ ${rows.define_square(e, policy)}
 ## the diagonal that are not in the triangle.
 static inline void take(${E} *a, long a_row, long a_col, ${E} *t, long ld, long n)
 {
-    //@apart
+    //@noinline: PoCL compiles this function by itself (portable_gpu/runtime/pocl_bodies.py)
     for (long i = 0; i < n; i += 4) {
         const long lines = n - i < 4 ? n - i : 4;
         if (a_row == 1)
@@ -51,7 +51,7 @@ static inline void take(${E} *a, long a_row, long a_col, ${E} *t, long ld, long 
 
 static inline void put(${E} *t, long ld, ${E} *l, long l_row, long l_col, long n)
 {
-    //@apart
+    //@noinline: PoCL compiles this function by itself (portable_gpu/runtime/pocl_bodies.py)
     for (long i = 0; i < n; i += 4) {
         const long lines = n - i < 4 ? n - i : 4;
         for (long j = i; j < i + lines; j++)

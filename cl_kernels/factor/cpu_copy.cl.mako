@@ -24,11 +24,11 @@ across, along = ("row", "col") if by_rows else ("col", "row")
 #define MOST(x, y) ((x) > (y) ? (x) : (y))
 ${element.scalar(e)}
 ${moves.types(e)}
-${moves.define(e, apart=True)}
+${moves.define(e, noinline=True)}
 
 static inline void clear(${E} *to, long step, long length)
 {
-    //@apart
+    //@noinline: PoCL compiles this function by itself (portable_gpu/runtime/pocl_bodies.py)
     long i = 0;
 % if e.itemsize <= 8:
     for (; step == 1 && i + 4 <= length; i += 4) FOUR(to + i) = 0;

@@ -41,7 +41,7 @@ ${rows.define(e, policy, False)}
 // Copy the triangle, and compute the reciprocals of its diagonal.
 static inline void take(${E} *l, long l_row, long l_col, ${E} *t, long ld, ${E} *inverse, long n)
 {
-    //@apart
+    //@noinline: PoCL compiles this function by itself (portable_gpu/runtime/pocl_bodies.py)
     // L is copied by its rows or by its columns, whichever are contiguous.
     const bool by_rows = l_row != 1 && l_row != -1;
     const long line = by_rows ? l_row : l_col, step = by_rows ? l_col : l_row, skip = by_rows ? 0 : 1;
@@ -67,7 +67,7 @@ static inline void take(${E} *l, long l_row, long l_col, ${E} *t, long ld, ${E} 
 // Copy a strip of B to scratch, or back, by rows or by columns of B, whichever are contiguous.
 static inline void move_strip(${E} *b, long b_row, long b_col, ${E} *x, long n, long cols, bool back)
 {
-    //@apart
+    //@noinline: PoCL compiles this function by itself (portable_gpu/runtime/pocl_bodies.py)
     const bool by_rows = b_col == 1;
     const long count = by_rows ? n : cols, length = by_rows ? cols : n;
     const long line = by_rows ? b_row : b_col, step = by_rows ? b_col : b_row;

@@ -52,7 +52,7 @@ static inline void load_lanes${k}(__global const real_t *a, long i, long row, lo
 static void load_rows${k}(__global vec_t *s, long n, int flip, __global const real_t *a, long rows, long row,
     long lane_step, long lane, long live, long limit, long limit_row${factors})
 {
-    //@apart
+    //@noinline: PoCL compiles this function by itself (portable_gpu/runtime/pocl_bodies.py)
     long i = 0;
     vec_t re[${planes}], im[${planes}];
 % for p in sides:

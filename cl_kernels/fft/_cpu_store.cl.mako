@@ -61,9 +61,9 @@ static void store${number}(__global const vec_t *s, __global const int *place, l
     __global real_t *b, long rows, long row, long lane_step, long lane, long live, long limit, long limit_row,
     long first, long begin${step}${parameters})
 {
-    //@apart
+    //@noinline: PoCL compiles this function by itself (portable_gpu/runtime/pocl_bodies.py)
 % if form == "folded":
-    //@optimised_twice
+    //@optimised_twice: by clang and by PoCL (portable_gpu/runtime/pocl_bodies.py)
 % endif
     long k = first;
     vec_t re[${planes}], im[${planes}];

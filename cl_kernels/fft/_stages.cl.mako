@@ -52,7 +52,7 @@ static void last${R}(__global vec_t *s, long blocks)
 // After the first stage, compute part by part, because a part fits a faster cache.
 static void transform(__global vec_t *s, __global const real_t *w, __global const int *radices, long n)
 {
-    //@apart
+    //@noinline: PoCL compiles this function by itself (portable_gpu/runtime/pocl_bodies.py)
     const int first = radices[0];
     const long part = n / max(first, 1);  // max: a transform of one number has no stage
     long blocks = 1, M = n, q = -1;  // q: the part; -1 in the first stage

@@ -58,7 +58,7 @@ static inline void ${name}_scalar(__global const ${e.name}_t *source, long lane_
 static inline void ${name}(__global const ${e.name}_t *source, long lane_stride,
                            long step_stride, int lanes, int steps, __global real_t *panel)
 {
-    //@apart
+    //@noinline: PoCL compiles this function by itself (portable_gpu/runtime/pocl_bodies.py)
     if (lane_stride == 1 && lanes == ${P}) {
         for (int k = 0; k < steps; k++, source += step_stride, panel += ${W}) {
 % for first, w in pieces(P, 16 // e.components):

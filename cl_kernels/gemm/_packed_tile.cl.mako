@@ -36,7 +36,7 @@ static inline void tile(
     __global ${c.name}_t *c, long c_row, long c_col, value_t alpha, value_t beta
     ${', long over, long under' if triangle == 'any' else ''}${epilogue.typed(problem)})
 {
-    //@apart
+    //@noinline: PoCL compiles this function by itself (portable_gpu/runtime/pocl_bodies.py)
 % for i in range(MR):
     ${vec} ${', '.join(f'c{i}_{j}_{x} = 0' for x in names for j in range(NV))};
 % endfor

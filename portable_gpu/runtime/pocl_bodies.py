@@ -19,8 +19,9 @@ if it has a barrier or ``__local`` memory, if it calls a work-item function whos
 digit, or if it uses a macro that has one of these.  A text stays unchanged if any code outside its
 kernels of one work-item has one of these, or calls a work-item function.
 
-A ``static void`` function whose body begins with ``//@apart`` is not inlined either.  LLVM compiles
-two functions faster than one that contains the other, and allocates their registers separately.
+A ``static void`` function whose body begins with ``//@noinline`` is not inlined either.  LLVM
+compiles two functions faster than one that contains the other, and allocates their registers
+separately.
 
 clang records in a function the widest vector that its arguments need, and LLVM may split wider
 vectors.  ``min_vector_width`` prevents this; without it matrix products took 1.8 times as long.
@@ -57,7 +58,9 @@ _WORK_ITEM_USE = re.compile(
     r"\b(?:get_(?:global|group|local|num|work|enqueued)_\w+|barrier|work_group_\w+|__local)\b"
 )
 _INLINE = re.compile(r"^static inline (?=[^{};]*\)\n\{\n(?:    .*\n){1,4}\}\n)", re.MULTILINE)
-_APART = re.compile(r"^static (?:inline )?(void \w+\([^{};]*\)\s*\{\s*//@apart\b)", re.MULTILINE)
+_NOINLINE = re.compile(
+    r"^static (?:inline )?(void \w+\([^{};]*\)\s*\{\s*//@noinline\b)", re.MULTILINE
+)
 _SUFFIX = "_body"
 _TWICE = "//@optimised_twice"
 #: The option without clang's passes.  PoCL refuses options that it does not know, but reads them
@@ -69,8 +72,8 @@ UNOPTIMISED = "-D_UNOPTIMISED\t-disable-llvm-passes"
 def wrapped(text: str, vector_bits: int) -> str:
     """Move the bodies of kernels with one work-item a group into functions that they call.
 
-    Functions marked ``//@apart`` are not inlined.  Those of at most four lines always are, unless
-    the text has the mark ``//@optimised_twice``.
+    Functions marked ``//@noinline`` are not inlined.  Those of at most four lines always are,
+    unless the text has the mark ``//@optimised_twice``.
 
     Args:
         text: OpenCL C.
@@ -105,7 +108,7 @@ def wrapped(text: str, vector_bits: int) -> str:
         call_arguments += [f"get_{what}({axis})" for what, axis in queries]
         calls.append(f"\n{head[0]}\n    {name}{_SUFFIX}({', '.join(call_arguments)});\n}}\n")
         done = end
-    made = _APART.sub(rf"{attributes} \1", "".join([*parts, text[done:], *calls]))
+    made = _NOINLINE.sub(rf"{attributes} \1", "".join([*parts, text[done:], *calls]))
     if _TWICE in made:
         return made
     return _INLINE.sub("static inline __attribute__((always_inline)) ", made)

@@ -71,9 +71,10 @@ def test_only_one_of_two() -> None:
 
 def test_functions_apart() -> None:
     marked = (
-        "static inline void add(__global float *y,\n    int x)\n{\n    //@apart\n    *y += x;\n}\n"
+        "static inline void add(__global float *y,\n    int x)\n{\n    //@noinline\n"
+        "    *y += x;\n}\n"
     )
-    plain = marked.replace("add", "subtract").replace("//@apart", "").replace("+=", "-=")
+    plain = marked.replace("add", "subtract").replace("//@noinline", "").replace("+=", "-=")
     text = wrapped(plain + marked + SCALE, 512)
     assert text.startswith(plain.replace("inline ", "inline __attribute__((always_inline)) "))
     apart = "static __attribute__((noinline, min_vector_width(512))) void add(__global float *y,\n"
