@@ -8,6 +8,8 @@
 ## engine only adds.)  Elements outside of the matrix arrive as zeros.  A box that is wholly outside is never requested,
 ## because the engine would access address 0, which is not mapped.  If an operand has fewer lines than a tile, boxes
 ## have only these lines, and the rest of the tile is never written.
+##
+## In scope, with NAME for a or b: NAME, the pointer to the product's matrix; NAME_map, its tensor map; m and n.
 
 ## barriers_published(): make initialised barriers visible to the copy engine.
 <%def name="show()">
@@ -42,25 +44,25 @@ static inline void copy_box(uint to, __global const uint *map, int along, int li
 }
 </%def>
 
-## Copy the boxes of one step of the main loop, from row (column) `first` and element `step` of k on, to the stage at
-## `to` (addresses in local memory).
-<%def name="copy(lines, to, first, step, barrier)">
+## Copy the boxes of one step of the main loop, from row (column) `first` and element `first_k` of k on, to the stage at
+## `to`.  to, barrier: addresses in local memory.
+<%def name="copy(lines, to, first, first_k, barrier)">
 <% n = lines.name %>
 % for i in range(lines.boxes):
 % if lines.across:
     copy_box(${to} + ${128 * lines.depth * i}, ${n}_map, ${within(first, lines.depth * i, "m" if n == "a" else "n")},
-        ${step}, (ulong)${n}, ${barrier});
+        ${first_k}, (ulong)${n}, ${barrier});
 % else:
-    copy_box(${to}, ${n}_map, ${step}, (int)${first}, (ulong)${n}, ${barrier});
+    copy_box(${to}, ${n}_map, ${first_k}, (int)${first}, (ulong)${n}, ${barrier});
 % endif
 % endfor
 </%def>
 
-## An expression: the row (column) at which the box begins that is `offset` behind the tile's first one; if that is
-## outside of the matrix, the start of the first one.
-<%def name="within(first, offset, extent)">\
+## An expression: first + offset, the row (column) at which a box begins; if the matrix, of `count` rows (columns), does
+## not have that one, `first`, the row (column) of the tile's first box.
+<%def name="within(first, offset, count)">\
 % if offset:
-(int)(${first} + ${offset} < ${extent} ? ${first} + ${offset} : ${first})\
+(int)(${first} + ${offset} < ${count} ? ${first} + ${offset} : ${first})\
 % else:
 (int)${first}\
 % endif

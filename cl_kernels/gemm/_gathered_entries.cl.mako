@@ -1,14 +1,23 @@
-## The entries of the table of steps that a work-item needs to copy a gathered operand (see _gathered_lines).
+## For the producer of wgmma: the entries of the table of steps that a work-item needs to copy a gathered operand (see
+## _gathered_lines, and _gather for the table).
 ##
-## A load takes about as long as the copies of a step.  So a single warpgroup loads an entry two steps before its
-## copies, and NAME_next has the entry of the next step.  Two warpgroups load it one copy before, and so does a
+## A load takes about as long as the copies of a step.  So a single warpgroup loads an entry two steps before its copies
+## (`two_ahead`), and NAME_next has the entry of the next step.  Two warpgroups load it one copy before, and so does a
 ## warpgroup that copies several pieces of each value.
 ##
-##   NAME_entry, NAME_far             the entry of this step, and the offset in memory of its period (see _gather)
-##   NAME_entry_at, NAME_next_far     the index of the entry that is loaded next, and the offset of its period
-## A work-item with several distinct steps of k has these names with a number: NAME_entry0, NAME_entry1 ...
+##   NAME_entry<v>      the entry of the step that is copied now
+##   NAME_far<v>        the offset in memory of that entry's period, in elements (see _gather)
+##   NAME_next<v>, NAME_next_far<v>   with two_ahead: the same of the next step
+##   NAME_entry_at<v>   the index in the table of the entry that was loaded last
+## v numbers the distinct steps of k of a work-item's copies.
+##
+## lines: portable_gpu.ops.gemm.matrix.lines.Lines.  pieces, policy: as in wgmma.  In scope: k; k_first, the first step
+## of k of the unit; piece, the number of the piece that is copied.
 
-## Load the first entries.  steps: the places of this work-item's copies along k.
+## Whether entries are loaded two steps ahead.
+<%def name="two_ahead()"><% return pieces == 1 and policy.producers == 1 %></%def>
+
+## Load the first entries.  steps: C expressions of the distinct steps of k of this work-item's copies in a tile.
 <%def name="first(lines, steps)"><% n, r = lines.name, lines.reader %>\
 % for v, k in enumerate(steps):
 % if r.wraps:
@@ -18,7 +27,7 @@
     int ${n}_entry_at${v} = (int)k_first + ${k};
 % endif
     ${r.entry_type} ${n}_entry${v} = ${loaded(lines, v)};
-% if parts == 1 and policy.producers == 1:
+% if two_ahead():
 % if r.wraps:
     long ${n}_next_far${v} = ${n}_far${v};
 % endif
@@ -28,11 +37,10 @@ ${advance(lines, v, "next_far")}\
 % endfor
 </%def>
 
-## Advance to the entries of the next copy, and load those of a later one.  count: the number of copies with different
-## steps.
+## Advance to the entries of the next copy, and load those of a later one.  count: the number of distinct steps.
 <%def name="following(lines, count)"><% n = lines.name %>\
 % for v in range(count):
-% if parts == 1 and policy.producers == 1:
+% if two_ahead():
     ${n}_entry${v} = ${n}_next${v};
 % if lines.reader.wraps:
     ${n}_far${v} = ${n}_next_far${v};
@@ -46,16 +54,17 @@ ${advance(lines, v, "far")}\
 % endfor
 </%def>
 
-## An expression: the entry at NAME_entry_at<v>, zeros behind the end of k.
+## An expression: the entry at NAME_entry_at<v>; without a period, zeros behind the end of k.
 <%def name="loaded(lines, v)"><%
 n, r = lines.name, lines.reader
 at = f"{n}_entry_at{v}"
 return f"{n}_steps[{at}]" if r.wraps else f"{at} < k ? {n}_steps[{at}] : ({r.entry_type})(0)"
 %></%def>
 
-## Advance NAME_entry_at<v> by a step of the main loop, or, of several pieces, after the last one.
+## Advance NAME_entry_at<v> by a step of the main loop; of several pieces only after the last one.  far: the name of the
+## offset that grows where a period ends, "far" or "next_far".
 <%def name="advance(lines, v, far)"><% n = lines.name %>\
-    ${n}_entry_at${v} += ${f"part == {parts - 1} ? {lines.depth} : 0" if parts > 1 else lines.depth};
+    ${n}_entry_at${v} += ${f"piece == {pieces - 1} ? {lines.depth} : 0" if pieces > 1 else lines.depth};
 % if lines.reader.wraps:
     if (${n}_entry_at${v} >= ${n}_period) {
         ${n}_entry_at${v} -= ${n}_period;

@@ -1,5 +1,5 @@
-## The head of the loop of a persistent kernel over its units, if the products of the batch are over consecutive parts
-## of one k (a ragged batch).  _units has the head for other products, and what a unit is.
+## The head of the loop of wgmma over the units of a group, if the products of the batch are over consecutive parts of
+## one k (a ragged batch).  _units has the head for other products, and says what a unit is.
 ##
 ##   k_ranges | first element of k of product 0, number of elements | of product 1 | ...
 ##
@@ -7,15 +7,17 @@
 ## so that all groups have about the same number of steps.  Units of four groups:
 ##
 ##   group   0   1   2   3
-##   turn 0  0   1   2   3
-##   turn 1  7   6   5   4
+##   turn 0  0   1   2   3       the distance from turn 0 to 1, 2 to 3 ... is 2 (groups - group) - 1,
+##   turn 1  7   6   5   4       that from turn 1 to 2, 3 to 4 ... is 2 group + 1
+##
+## The parameters of `loop` are those of `loop` in _units, and so are the variables that it declares.
 <%namespace name="triangle" file="/gemm/_triangle.cl.mako"/>
 <%namespace name="units" file="/gemm/_units.cl.mako"/>
 <%def name="loop(policy, names, types, problem, depth)">
 ${units.pointers(names, types)}\
         const int groups = get_num_groups(0);
-        for (int unit = get_group_id(0), stride = 2 * (groups - unit) - 1; unit < units;
-            unit += stride, stride = 2 * groups - stride) {
+        for (int unit = get_group_id(0), distance = 2 * (groups - unit) - 1; unit < units;
+            unit += distance, distance = 2 * groups - distance) {
             const int product = first_product + unit / (${triangle.area(problem)});
             const int tile = unit % (${triangle.area(problem)});
 ${units.place(policy, problem)}\

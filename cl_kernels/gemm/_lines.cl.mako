@@ -1,6 +1,6 @@
 ## Copies of an operand from global to local memory in lines of 128 bytes (see _wgmma), in chunks of 16 bytes, on NVIDIA
-## GPUs.  Of the work-items that copy, number t copies `chunk` t % 8 of `line` t / 8 and of each lines.step-th line
-## after it; lines.step is an eighth of their number.
+## GPUs (wgmma, mma).  Of the work-items that copy, number t copies `chunk` t % 8 of `line` t / 8 and of each
+## lines.step-th line after it; lines.step is an eighth of their number.
 ##
 ##   not gathered   each asynchronous copy moves a chunk, which begins at a multiple of 16 bytes
 ##   gathered       each asynchronous copy moves an element; elements of 2 bytes, for which there is no such copy,
@@ -9,10 +9,11 @@
 ## lines: portable_gpu.ops.gemm.matrix.lines.Lines: name, elem, extent (rows of A, columns of B in the
 ## tile), across (whether k runs across the lines) and gathered.  Rows beyond the matrix repeat its last
 ## row, or are zeros; their results are never stored.  Elements beyond k are zeros.
+## In scope: line, chunk, the pointers a and b, their strides, and tail, the steps of k in the last tile.
 
 ## COPIES_ARRIVE(barrier): this work-item arrives at the barrier when its asynchronous copies so far are done.
-## COPY(to, from): copy 16 bytes.  COPY_OR_ZERO, COPY_ELEMENT: copy `bytes` bytes, and fill the 16, or `size`, with
-## zeros.  PUT_CHUNK: store four words.  `to` is an address in local memory.
+## COPY(to, from): copy 16 bytes.  COPY_OR_ZERO: copy the first `bytes` of 16 bytes; the others become zeros.
+## COPY_ELEMENT: the same of `size` bytes.  PUT_CHUNK: store four words.  `to` is an address in local memory.
 <%def name="define()">
 #define COPIES_ARRIVE(barrier) \
     asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" :: "r"(barrier) : "memory")
@@ -26,7 +27,9 @@
 </%def>
 
 ## Declare NAME_at0 ..., the positions in memory (bytes) of this work-item's chunks of a tile, and, for gathered chunks
-## with k across the lines, NAME_here0 ..., the numbers of their elements that exist.
+## with k across the lines, NAME_here0 ..., the numbers of their elements that exist.  NAME_last is the last row from
+## which a chunk may begin.  first: the tile's first row of A (column of B); count: the rows (columns) of the matrix.
+## Where k is across the lines, line l of the tile has step l % depth of k and the rows from l / depth * depth on.
 <%def name="place(lines, first, count)">
 <% n, w, d, step, type = lines.name, lines.width, lines.depth, lines.step, lines.offset_type %>
     ${n} += ${first} * ${n}_${lines.s_stride};
@@ -62,6 +65,7 @@ ${chunks(lines, to, True)}
     ${lines.name} += ${advance};
 </%def>
 
+## The copies of a tile.  ends: whether only `tail` steps of k exist.
 <%def name="chunks(lines, to, ends)">
 % if lines.by_registers:
 % for first in range(0, lines.copies, 4):
@@ -84,7 +88,7 @@ ${through_registers(lines, to, range(first, min(first + 4, lines.copies)), ends)
 % endif
 </%def>
 
-## All elements of a few chunks are loaded before the first chunk is stored.
+## Copies of elements of 2 bytes: all elements of a few chunks are loaded before the first chunk is stored.
 <%def name="through_registers(lines, to, copies, ends)">
     {
 % for i in copies:

@@ -1,9 +1,11 @@
 ## Exchange of values between the lanes of a warp (NVIDIA), so that each lane stores adjacent elements.
 ##
-## exchanged(mine, distance): `mine` of lane (this lane ^ distance).  of_lane(mine, lane): that of `lane`.
-## share_pieces(x, y, upper, distance): lanes l and l + distance (in which `upper` is true) have pieces x and y each;
-## afterwards lane l has in x and y the x of both, and lane l + distance the y of both, that of lane l first.
-## WARP_BARRIER(): after it, all lanes of the warp see what they have written to local memory.
+##   exchanged(mine, distance)            `mine` of lane (this lane ^ distance)
+##   of_lane(mine, lane)                  `mine` of lane `lane`
+##   share_chunks(x, y, upper, distance)  a transposition of chunks of 16 bytes: two lanes, `lane` and lane + distance,
+##                                        in which `upper` is true, have x and y each.  Afterwards the first one has the
+##                                        x of both, and the second one the y of both, in the order of the lanes.
+##   WARP_BARRIER()                       after it, all lanes of the warp see what they have written to local memory
 <%def name="define()">
 #define WARP_BARRIER() asm volatile("bar.warp.sync 0xffffffff;" ::: "memory")
 static inline uint exchanged(uint mine, uint distance)
@@ -18,7 +20,7 @@ static inline float of_lane(float mine, int lane)
     asm volatile("shfl.sync.idx.b32 %0, %1, %2, 31, 0xffffffff;" : "=f"(theirs) : "f"(mine), "r"(lane));
     return theirs;
 }
-static inline void share_pieces(uint4 *x, uint4 *y, int upper, uint distance)
+static inline void share_chunks(uint4 *x, uint4 *y, int upper, uint distance)
 {
     const uint4 mine = upper ? *x : *y;
     const uint4 theirs = (uint4)(exchanged(mine.x, distance), exchanged(mine.y, distance),

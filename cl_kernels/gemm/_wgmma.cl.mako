@@ -8,10 +8,12 @@
 ##                       elements; blocks of such lines follow each other
 ## A descriptor contains, in units of 16 bytes, the start (bits 0 to 13), the distance of 64-row blocks (512, from bit
 ## 16) and that of groups of 8 lines (64, from bit 32), and the code 1 of the swizzle of 128 bytes (from bit 62).
-## A_STEP and B_STEP advance it by the steps of k of one instruction: 32 bytes along a line, or 16 lines.
+## A_STEP and B_STEP, in the same units, advance it by the steps of k of one instruction: 32 bytes along a line, or 16
+## lines.
 ##
-## WGMMA<r>(a, b, accumulate) adds the product to the sums d<r>_<i> of the r-th block of rows, or, if accumulate is 0,
-## overwrites them.  trans_a, trans_b: 1 if k is across the lines, else 0.
+## WGMMA<r>(a, b, accumulate) adds the product of the operands with the descriptors a and b to the sums d<r>_<i> of the
+## r-th block of rows, or, if accumulate is 0, overwrites them.  trans_a, trans_b: 1 if k is across the lines, else 0.
+## kind: f16, bf16 or tf32.
 
 <%def name="instructions(policy, kind, trans_a, trans_b)">
 #define A_STEP ${128 if trans_a else 2}

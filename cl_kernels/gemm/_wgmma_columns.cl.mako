@@ -1,9 +1,12 @@
-## The stores of the sums of a warpgroup to a C whose rows are adjacent in memory (see _wgmma_output, which says which
-## lane has which sums).
+## The stores of the sums of a warpgroup of wgmma to a C whose rows are adjacent in memory.  _wgmma_output says which
+## lane has which sums; sums: their name; r, h, j as there.  In scope: t, lane, above, first_row, first_col, m, n, C's
+## pointer and strides.
 
-## Stores of 8 bytes.  Lanes of two rows exchange sums, so that each has two rows of a column.  With 16-bit elements,
-## lanes of two such pairs exchange sums then, so that each has four rows and stores fill whole memory sectors.  The
-## upper pair's rows are 8 below those of the lower pair; its `top` is 2 below already.
+## Stores of 8 bytes.  Lanes of two rows exchange sums, so that each has two rows of a column: v<h> is that of the upper
+## row, w<h> that of the lower one.  `odd` is 1 in the lane that gets the right one of two columns; the rows of both
+## begin at `top`.  With 16-bit elements, two such pairs of lanes exchange sums then, so that each lane has four rows of
+## a column and stores fill whole memory sectors.  `upper` is 1 in the second pair.  Its rows are 8 below those of the
+## first pair, and its `top` is 2 below already, so 6 are added.
 <%def name="eight_bytes(policy, sums, type)">
 <% halves = problem.c.elem.itemsize == 2 %>\
             const int odd = lane / 4 % 2${", upper = lane / 8 % 2" if halves else ""};
@@ -36,7 +39,7 @@
 % endfor
 </%def>
 
-## The results of two adjacent rows in column block j, as two arguments.
+## The results v<h>, w<h> of two adjacent rows in column block j, as two arguments.
 <%def name="rows_of(r, h, j)"><%
 return ", ".join(f"RESULT(as_float({v}{h}), top + {64 * r + 8 * h + e}, left + {8 * j})" for e, v in enumerate("vw"))
 %></%def>
@@ -64,8 +67,8 @@ return ", ".join(f"RESULT(as_float({v}{h}), top + {64 * r + 8 * h + e}, left + {
 % endfor
 </%def>
 
-## An expression: the first row of C of a work-item's sums.  A block has 16 rows for each warp, a row for each quad;
-## with `registers` they are in the order of _wgmma_registers.
+## An expression: the first row of C of a work-item's sums.  A block of 64 rows has 16 rows for each warp, in which each
+## quad has a row; with `registers` they are in the order of _wgmma_registers.
 <%def name="top_row(registers)">\
 % if registers:
 first_row + above * 64 + t / 64 % 2 * 32 + lane / 8 % 2 * 16 + t / 32 % 2 * 8 + lane / 16 * 4 + lane / 4 % 2 * 2\

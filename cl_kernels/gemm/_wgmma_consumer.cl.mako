@@ -3,8 +3,9 @@
 ##
 ##   d<r>_<i>   the sums of the matrix unit: i-th sum of the work-item in the r-th block of 64 rows (see _wgmma_output)
 ##   s<r>_<i>   with `flush`: float totals, to which the d of every `flush` steps are added
-##   above      the number of blocks of 64 rows above the consumer's first one
-##   used       the stage of the last step
+##   above      the number of the tile's blocks of 64 rows above the consumer's first one
+##   used       the stage of the step before, which _wgmma_steps releases
+##   first      the first step of each `flush` steps, or of all; in it the matrix unit overwrites the sums d
 <%namespace name="triangle" file="/gemm/_triangle.cl.mako"/>
 <%namespace name="units" file="/gemm/_units.cl.mako"/>
 <%namespace name="output" file="/gemm/_wgmma_output.cl.mako"/>

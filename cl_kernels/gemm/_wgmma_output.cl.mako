@@ -1,8 +1,8 @@
-## The stores of the sums of a warpgroup.  In the r-th block of 64 rows, a work-item holds sums of rows top and top +
-## apart (h = 0, 1): sum d<r>_<4j + 2h + e> belongs to row top + 64r + apart * h and column left + 8j + e.  So the four
-## lanes of a quad hold 8 adjacent elements, two each.
+## The stores of the sums of a warpgroup of wgmma.  In the r-th block of 64 rows, a work-item holds sums of two rows:
+## sum d<r>_<4j + 2h + e> belongs to row top + 64r + row_step * h and column left + 8j + e, for h, e = 0, 1.  So the
+## four lanes of a quad hold 8 adjacent elements, two each.
 ##
-## registers  whether A is read from registers: then apart is 1 instead of 8, and adjacent quads are two rows apart
+## registers  whether A is read from registers: then row_step is 1 instead of 8, and adjacent quads are two rows apart
 ##            instead of one (see _wgmma_registers)
 ## width   "": as pairs, by STORE_PAIR (see _units)
 ##         "fours" (of floats), "octets" (of halves): as lines of 128 bytes, 16 bytes a lane.  The lanes of a quad
@@ -14,7 +14,7 @@
 <%namespace name="gather" file="/gemm/_gather.cl.mako"/>
 <%namespace name="triangle" file="/gemm/_triangle.cl.mako"/>
 <%namespace name="line_by_line" file="/gemm/_wgmma_lines.cl.mako"/>
-<%namespace name="pieces" file="/gemm/_wgmma_pieces.cl.mako"/>
+<%namespace name="chunks" file="/gemm/_wgmma_chunks.cl.mako"/>
 <%namespace name="by_columns" file="/gemm/_wgmma_columns.cl.mako"/>
 <%def name="store(policy, sums, width, type, registers, pair)">
 % if width == "lines":
@@ -28,10 +28,12 @@ ${rows(policy, sums, width, type, registers)}
 % endif
 </%def>
 
-## Stores along rows: whole lines from column block 0 to `rest`, half a line to `done`, and pairs.
+## Stores along rows: of the blocks of 8 columns of a tile, those before `rest` are stored as whole lines, those before
+## `done` as half a line, and the others as pairs.  upper: whether this is the upper of two quads that exchange sums.
+## wide_line: the lower quad's row, from column `at` on; wide_columns: the columns of C from `at` on.
 <%def name="rows(policy, sums, width, type, registers)">
 <%
-apart, quad_rows, twice = (1, 2, "2 * ") if registers else (8, 1, "")
+row_step, quad_rows, twice = (1, 2, "2 * ") if registers else (8, 1, "")
 at_a_time = {"octets": 8, "fours": 4}.get(width)
 rest = policy.tile_n // 8 // at_a_time * at_a_time if width else 0
 half_line = width == "octets" and policy.tile_n // 8 - rest >= 4
@@ -54,14 +56,14 @@ of_row = lambda row: f"({capture(gather.offset, 'c', reader, f'(int)({row})').st
             const int columns = (int)min(n - left, ${policy.tile_n}l);
 % endif
 % if done and problem.extras:
-${pieces.load_columns(8 * done)}\
+${chunks.load_columns(8 * done)}\
 % endif
 % for r in range(policy.blocks):
 % for h in range(2):
             {
-                const long row = top + ${64 * r + apart * h};
+                const long row = top + ${64 * r + row_step * h};
 % if done and problem.extras:
-${pieces.load_row()}\
+${chunks.load_row()}\
 % endif
 % if rest:
                 __global ${type} *wide_line = c + ${of_row(f"(row - {twice}upper)")} + at;
@@ -70,7 +72,7 @@ ${pieces.load_row()}\
 % endif
 % for j in range(0, rest, at_a_time):
                 {
-                    ${pieces.whole_lines(width, sums, r, h, j)}
+                    ${chunks.whole_lines(width, sums, r, h, j)}
                     if (row - ${twice}upper < m && ${8 * j} < wide_columns)
                         *(__global uint4 *)(wide_line + ${8 * j}) = x;
                     if (row - ${twice}upper + ${quad_rows} < m && ${8 * j} < wide_columns)
@@ -80,7 +82,7 @@ ${pieces.load_row()}\
 % endif
 % if half_line:
                 {
-                    const uint4 x = ${pieces.piece(width, sums, r, h, rest)};
+                    const uint4 x = ${chunks.chunk(width, sums, r, h, rest)};
                     if (row < m && half_at < n) *(__global uint4 *)(c + ${of_row("row")} + half_at) = x;
                 }
 % endif

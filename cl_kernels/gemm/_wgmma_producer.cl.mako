@@ -1,5 +1,5 @@
-## The producer of a wgmma kernel: it copies A and B, stage by stage, and is ahead of the consumers by up to the number
-## of stages.  Arguments as in wgmma; its variables a_base, b_base, full_base, empty_base, stage and phase are in scope.
+## The producer of wgmma: it copies A and B, stage by stage, and is ahead of the consumers by up to the number of
+## stages.  Arguments as in wgmma; its variables a_base, b_base, full_base, empty_base, stage and phase are in scope.
 ##
 ##   lines()   a warpgroup copies chunks of 16 bytes (see _lines, and _gathered_lines for operands that have a reader);
 ##             if values have several pieces, both operands have a reader, or neither has
@@ -26,7 +26,7 @@
 
 <%def name="lines()"><% of = lambda operand: gathered if operand.reader else by_lines %>
         const int chunk = t % 8, line = t / 8 % ${policy.copiers // 8};
-        const uint place = line * 128 + ((chunk ^ (line & 7)) << 4);
+        const uint place = line * 128 + ((chunk ^ (line & 7)) << 4);  // in a stage, in bytes; the swizzle: see _wgmma
 % if split:
 ${parted.loop(policy, ["a", "b"], types, problem, a.depth, True, tail)}
 % elif problem.k_parts:
@@ -44,15 +44,15 @@ ${units.measure_tail(a.depth)}
 % endif
 ${of(a).place(a, "first_row", "m")}
 ${of(b).place(b, "first_col", "n")}
-% if parts > 1:
+% if pieces > 1:
 % if not a.reader:
-            const long a_part = a_row / ${parts}, b_part = b_col / ${parts};
+            const long a_piece = a_row / ${pieces}, b_piece = b_col / ${pieces};  // distances of pieces, in elements
 % endif
-## Each step has `parts` stages: the pieces of its values.
-            for (int part = 0, step = 0; step < steps; part = part == ${parts - 1} ? 0 : part + 1, step += part == 0) {
+            for (int piece = 0, step = 0; step < steps;
+                piece = piece == ${pieces - 1} ? 0 : piece + 1, step += piece == 0) {
 % if not a.reader:
-                const long a_advance = part == ${parts - 1} ? ${a.depth} - ${parts - 1} * a_part : a_part;
-                const long b_advance = part == ${parts - 1} ? ${a.depth} - ${parts - 1} * b_part : b_part;
+                const long a_advance = piece == ${pieces - 1} ? ${a.depth} - ${pieces - 1} * a_piece : a_piece;
+                const long b_advance = piece == ${pieces - 1} ? ${a.depth} - ${pieces - 1} * b_piece : b_piece;
 % endif
 % else:
 % if not (a.reader or b.reader):
@@ -93,21 +93,19 @@ ${units.loop(policy, ["a", "b"], types, problem, a.depth, False)}
 % endif
             const int k_last = (int)k_first + steps * ${a.depth};
             for (int at = (int)k_first; at < k_last; at += ${a.depth}) {
-% for part in range(parts):
+% for piece in range(pieces):
                 barrier_wait(empty_base + 8 * stage, phase ^ 1);
                 barrier_expect(full_base + 8 * stage, box_bytes);
                 ${by_boxes.copy(a, f"a_base + stage * {a.bytes}", "first_row",
-                    f"at + {part} * (int)(a_row / {parts})" if parts > 1 else "at", "full_base + 8 * stage")}
+                    f"at + {piece} * (int)(a_row / {pieces})" if pieces > 1 else "at", "full_base + 8 * stage")}
                 ${by_boxes.copy(b, f"b_base + stage * {b.bytes}", "first_col",
-                    f"at + {part} * (int)(b_col / {parts})" if parts > 1 else "at", "full_base + 8 * stage")}
+                    f"at + {piece} * (int)(b_col / {pieces})" if pieces > 1 else "at", "full_base + 8 * stage")}
                 if (++stage == ${policy.stages}) { stage = 0; phase ^= 1; }
 % endfor
             }
         }
         }
-% if split:
-        WARP_BARRIER();
-% endif
+${'        WARP_BARRIER();' if split else ''}
 </%def>
 
 <%def name="acquire_maps(policy)">\

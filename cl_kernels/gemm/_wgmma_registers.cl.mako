@@ -20,15 +20,17 @@
 % endfor
 </%def>
 
-## Declare the place of this work-item's pairs in stage 0: a block of 64 rows has two halves of 4096 bytes, 32 lines of
-## 32 rows each.  The chunk's number is xor-ed with that of the line (see _wgmma).
+## Declare held_at, the place of this work-item's pairs of rows in stage 0, in bytes of local memory.  A block of 64
+## rows has two halves of 4096 bytes, each of 32 lines (steps of k) of 32 rows.  held_line and held_chunk: the line
+## (step q) and the chunk (four rows) of the pair; the chunk's number is xor-ed with that of the line (see _wgmma).
 <%def name="place()">
         const uint held_line = t % 4, held_chunk = lane / 16 + t / 32 % 2 * 2 + lane / 8 % 2 * 4;
         const uint held_at = a_base + above * 8192 + t / 64 % 2 * 4096 + held_line * 128
             + ((held_chunk ^ held_line) << 4) + lane / 4 % 2 * 8;
 </%def>
 
-## One step, like `multiply` of _wgmma_steps; release: the def that frees the stage of the step before.
+## One step of 32 steps of k, like `multiply` of _wgmma_steps, by four instructions of 8.  release: the def that frees
+## the stage of the step before.  low, high: the lines of steps q and q + 4 of the instruction's first eight.
 <%def name="multiply(release)">
 <% in_flight = 1 if policy.blocks * policy.tile_n > 192 else 2 %>
                     const uint low = held_at + stage * ${a.bytes}, high = (low ^ 64) + 512;
@@ -52,6 +54,7 @@
                         WGMMA_COMMIT();
                         WGMMA_WAIT(${in_flight});
                     }
+## Now only instructions of this step are in flight.
 % if i == in_flight:
                     if (step) { ${release()} }
 % endif

@@ -1,7 +1,7 @@
 ## Copy one operand of a product, of any strides, to the layout that the matrix unit reads best: k along
 ## the line, lines aligned, k filled up with zeros.  Elements are converted to the unit's type.
 ##
-##   from: rows x k  --->  to: rows x (parts of `pitch` steps of k each)
+##   from: rows x k  --->  to: rows x (`pieces` times `pitch` steps of k)
 ##
 ## A group of 256 moves a square of 64 rows and 64 steps of k through local memory, so that reads and writes are both of
 ## adjacent elements.  Group (x, y) has the square x / columns, x % columns of the y-th matrix.
@@ -9,7 +9,8 @@
 ## operand  Operand      rows_adjacent  whether rows, not steps of k, are adjacent in `from`
 ## elem     f16, bf16, f32 or f64    rounded  whether f32 is rounded to tf32
 ## copied   whether the elements of a chunk are adjacent and aligned in `from`, and are not converted
-## parts    the number of pieces of a value: the value rounded to the element, the remainder rounded, and its remainder
+## pieces   the number of pieces of a value: the value rounded to the element, the remainder rounded, and its remainder
+## columns  the number of squares side by side
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="operands" file="/gemm/_operands.cl.mako"/>
 <%include file="/common/prelude.cl.mako"/>
@@ -65,8 +66,9 @@ void ${kernel("repack")}
     const int t = get_local_id(0);
     const long first_row = 64l * (get_group_id(0) / columns), first_k = 64l * (get_group_id(0) % columns);
 ${operands.locate(["from"], rank, "get_group_id(1)")}
-    to += to_offset + get_group_id(1) * rows * ${parts} * pitch;
+    to += to_offset + get_group_id(1) * rows * ${pieces} * pitch;
 % if copied:
+    // Each turn copies a chunk of 16 bytes.
     for (int i = t; i < ${64 * chunks}; i += 256) {
         const long row = first_row + i / ${chunks}, at = first_k + i % ${chunks} * ${width};
         if (row < rows && at < pitch)
@@ -74,6 +76,8 @@ ${operands.locate(["from"], rank, "get_group_id(1)")}
                 ? *(__global const chunk_t *)(from + row * from_row + at) : (chunk_t)(0);
     }
 % else:
+    // tile: the square by rows, with a pitch of 65, so that elements of a column are in different banks.  A work-item
+    // loads 16 elements: (own_y, own_x), and every fourth one along the axis whose elements are not adjacent.
     __local value_t tile[64 * 65];
 <% y, x, step = ("t % 64", "t / 64", "4 * from_col") if rows_adjacent else ("t / 64", "t % 64", "4 * from_row") %>\
     const int own_y = ${y}, own_x = ${x};
@@ -91,19 +95,19 @@ ${operands.locate(["from"], rank, "get_group_id(1)")}
         const int y = i / ${chunks}, x = i % ${chunks} * ${width};
         const long row = first_row + y;
         if (row >= rows || first_k + x >= pitch) continue;
-        bits_t bits[${parts}][${width}];
+        bits_t bits[${pieces}][${width}];
 #pragma unroll
         for (int j = 0; j < ${width}; ++j) {
             value_t v = tile[y * 65 + x + j];
-% for piece in range(parts):
+% for piece in range(pieces):
             bits[${piece}][j] = to_bits(v);
-% if piece + 1 < parts:
+% if piece + 1 < pieces:
             v = rest(v, bits[${piece}][j]);
 % endif
 % endfor
         }
-        __global bits_t *line = to + row * ${parts} * pitch + first_k + x;
-% for piece in range(parts):
+        __global bits_t *line = to + row * ${pieces} * pitch + first_k + x;
+% for piece in range(pieces):
         *(__global chunk_t *)(line + ${piece} * pitch) =
             (chunk_t)(${", ".join(word(piece, j) for j in range(min(width, 4)))});
 % endfor

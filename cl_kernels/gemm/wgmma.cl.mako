@@ -5,14 +5,16 @@
 ##   128  | consumer 1: the rows below        | <--- | A lines | B lines | <-+  full, empty: barriers
 ##   ...  | producer: copies the lines        | -----+---------+---------+---+  of each stage
 ##
-## The producer runs ahead of the consumers, also from one tile of C to the next: a group computes
-## tiles get_group_id(0), + get_num_groups(0), ...  A copy arrives at a barrier when it is done.  The
-## producer is a warpgroup (see _lines), or a work-item that starts the copy engine (see _boxes).
+## The producer runs ahead of the consumers, also from one tile of C to the next: group g of G computes
+## the units g, g + G, g + 2 G ... of the launch (see _units).  A copy arrives at a barrier when it is
+## done.  The producer is a warpgroup (see _lines), or a work-item that starts the copy engine (see
+## _boxes).
 ##
 ## policy  WgmmaPolicy      a, b  Lines: how an operand is copied to local memory
 ## kind    f16, bf16 or tf32: the instruction's element type
-## parts   the number of pieces of each value.  In memory a row has k elements of the first piece, then k of the next
-## products  the pieces of A and of B that are multiplied after one, two ... of them have arrived
+## pieces  the number of pieces whose sum a value is.  In memory a row has k elements of the first piece, then k of the
+##         next.  Each piece of a step of k has a stage
+## products  products[i]: the pairs (piece of A, piece of B) that are multiplied after pieces 0 to i have arrived
 ## flush   steps of k after which the sums of the matrix unit, which truncates, are added to float
 ##         registers, whose additions round; 0: never
 ## split   whether groups share the steps of k of tiles (see _wgmma_parts)
@@ -28,7 +30,7 @@
 <%namespace name="lines" file="/gemm/_lines.cl.mako"/>
 <%namespace name="boxes" file="/gemm/_boxes.cl.mako"/>
 <%namespace name="line_by_line" file="/gemm/_wgmma_lines.cl.mako"/>
-<%namespace name="pieces" file="/gemm/_wgmma_pieces.cl.mako"/>
+<%namespace name="chunks" file="/gemm/_wgmma_chunks.cl.mako"/>
 <%namespace name="producer" file="/gemm/_wgmma_producer.cl.mako"/>
 <%namespace name="consumer" file="/gemm/_wgmma_consumer.cl.mako"/>
 <%namespace name="parted" file="/gemm/_wgmma_parts.cl.mako"/>
@@ -37,7 +39,7 @@
 <%include file="/common/prelude.cl.mako"/>
 <%
 stages = policy.stages
-# In a stage: of copies, and of work-items that copy through registers.
+# The arrivals at the barrier of a stage when it is full: of copies, and of work-items that copy through registers.
 arrivals = 1 if policy.bulk else policy.copiers * (2 if a.by_registers != b.by_registers else 1)
 %>
 % for e in problem.elements:
@@ -46,7 +48,7 @@ ${element.scalar(e)}
 ${epilogue.arithmetic(problem.compute)}
 ${units.define(problem, pair, bool(wide and problem.extras))}
 ${barriers.define()}
-${pieces.exchange()}
+${chunks.exchange()}
 ${wgmma.instructions(policy, kind, int(a.across), int(b.across))}
 ${held.define(policy, kind) if registers else ''}
 ${boxes.define() if policy.bulk else lines.define()}
@@ -64,9 +66,9 @@ void ${kernel("gemm")}
     const uint a_base = local_address(a_local), b_base = local_address(b_local);
     const uint full_base = local_address(full), empty_base = local_address(empty);
 % if split:
-    __local int number;
-    __local ulong left[1], here[1];
-    const uint left_base = local_address(left), here_base = local_address(here);
+    __local int ticket;
+    __local ulong stored[1], ready[1];
+    const uint stored_base = local_address(stored), ready_base = local_address(ready);
 % endif
 % if by_lines:
 ${line_by_line.scratch(policy)}
@@ -84,6 +86,7 @@ ${parted.take_ticket(policy)}
 % if split:
 ${parted.share(a.depth)}
 % endif
+    // The stage that is copied or multiplied next, and the parity of its barriers' phases, which changes in each round.
     int stage = 0;
     uint phase = 0;
     if (t >= ${128 * policy.consumers}) {

@@ -105,7 +105,7 @@ class MatrixPlan(Plan):
             share, longer = divmod(steps, tiling.shares // tiling.lanes)
             self._space = SplitSpace.of(1 + tiling.shares, tiling.shares, area, p.compute)
             constants |= {
-                "whole": tiling.whole, "share": share, "longer": longer, "lanes": tiling.lanes,
+                "whole": tiling.whole, "share": share, "longer": longer, "lists": tiling.lanes,
             }  # fmt: skip
         read = {**tables(operands), **({"k_ranges": _ranges(p)} if p.k_parts else {})}
         bound = {name: engine.upload(table) for name, table in read.items()}
@@ -242,7 +242,7 @@ def arrange(problem: GemmProblem, tiling: Tiling, target: Target) -> ArrangedPro
         b=lines["b"],
         kind=form.kind,
         instruction=form.instruction,
-        parts=form.parts,
+        pieces=form.parts,
         products=form.products,
         flush=policy.flush,
         split=adds_parts,
@@ -314,7 +314,7 @@ def _parameters(
     ]  # fmt: skip
     if adds_parts:
         if form.kernel == "wgmma":
-            result += scalars("int", "whole", "share", "longer", "lanes")
+            result += scalars("int", "whole", "share", "longer", "lists")
         result += shared_sums()
     if problem.k_parts:
         result += [buffer("int2", "k_ranges")]

@@ -150,7 +150,7 @@ def _text(
         {"repack": parameters},
         operand=source,
         elem=elem,
-        parts=parts,
+        pieces=parts,
         rounded=rounded,
         copied=copied,
         rows_adjacent=abs(source.row) < abs(source.col),

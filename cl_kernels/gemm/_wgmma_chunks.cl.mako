@@ -1,18 +1,25 @@
-## 16 bytes of a row of C, combined from the sums of adjacent lanes (see _wgmma_output).
+## For the stores of wgmma: chunks of 16 bytes of a row of C, combined from the sums of adjacent lanes.  _wgmma_output
+## has the stores, and says which sums a lane has.
 ##
-##   exchange()       the C functions that the others use
-##   piece(...)       16 bytes of one row;   whole_lines(...): 16 bytes of each of two rows
-##   load_columns(count), load_row()     declare the elements of the epilogue's vectors, for `count` columns or for
-##                    a row; outside of C, the last ones.  Lane l has those of columns l, l + 32, ...
+##   exchange()           the C functions that the others use
+##   chunk(...)           an expression: a chunk of one row
+##   whole_lines(...)     declare x and y, chunks of two rows
+##   load_columns(count)  declare x<i>_<first>, the element of column first + lane (beyond C: of the last column) of the
+##                        epilogue's i-th vector, if that has an element for each column; for `count` columns
+##   load_row()           declare x<i>, the element of row `row`, if the i-th vector has an element for each row
+##
+## sums, r, h, j: the name of the sums; the block of 64 rows; the row of the lane's two rows; the block of 8 columns.
+## In scope: row, lane, upper, first_col, m, n; alpha; e<i>, the pointers to the epilogue's vectors.
 <%namespace name="warps" file="/gemm/_warp_exchange.cl.mako"/>
-## Two adjacent results of a row, as two arguments.
+## The lane's two adjacent results of a row in the j-th block of columns, as two arguments.  Lane q of a quad has the
+## columns 2q and 2q + 1 of each block.
 <%def name="two_results(sums, r, h, j)"><%
 pairs = [(f"{sums}{r}_{4 * j + 2 * h + e}", f"row, first_col + lane % 4 * 2 + {8 * j + e}", e) for e in range(2)]
 if not problem.extras:
     return ", ".join(f"RESULT({acc}, {at})" for acc, at, _ in pairs)
 value = lambda i, e: f"x{i}" if by_rows(i) else f"of_lane(x{i}_{j // 4 * 32}, lane % 4 * 2 + {j % 4 * 8 + e})"
-return ", ".join(f"EPILOGUE_OF_VALUES(scaled(alpha, {acc}), {at}, "
-    + ", ".join(value(i, e) for i in range(len(problem.extras))) + ")" for acc, at, e in pairs)
+values = lambda e: ", ".join(value(i, e) for i in range(len(problem.extras)))
+return ", ".join(f"EPILOGUE_OF_VALUES(scaled(alpha, {acc}), {at}, {values(e)})" for acc, at, e in pairs)
 %></%def>
 
 ## Whether the i-th vector of the epilogue has an element for each row of C, not for each column.
@@ -33,29 +40,35 @@ return not (extra.row if problem.transposed else extra.col)
                 const float x${i} = (float)${element(i, "min(row, m - 1)")};
 % endfor
 </%def>
+## An expression: element `at` of the epilogue's i-th vector.
 <%def name="element(i, at)"><%
 stride = "row" if by_rows(i) != problem.transposed else "col"
 return f"{problem.extras[i].elem.name}_load(e{i} + {at} * e{i}_{stride})"
 %></%def>
 
-## An expression for 16 bytes of a row.  They are a part of the 32 halves of a quad of lanes, or of the 8 floats of a
-## pair of lanes, which begin at the j-th eight columns.
-<%def name="piece(width, sums, r, h, j)"><%
+## An expression: a chunk of a row.  "octets": lane q of a quad gets columns 8q to 8q + 7 of the 32 halves that the quad
+## has in the blocks j to j + 3.  Floats: the quad has 16 columns in the blocks j and j + 1; lanes q = 0 and 1 get
+## columns 0 to 3 and 8 to 11, lanes q = 2 and 3 columns 4 to 7 and 12 to 15.
+<%def name="chunk(width, sums, r, h, j)"><%
 if width == "octets":
     pairs = ", ".join(f"packed_pair({two_results(sums, r, h, j + i)})" for i in range(4))
     return f"quad_transpose((uint4)({pairs}), lane)"
 return "as_uint4(pair_transpose((float4)(" + ", ".join(two_results(sums, r, h, j + i) for i in range(2)) + "), lane))"
 %></%def>
 
-## Declare x and y: 16 bytes of each of two rows, in lines of 32 floats or 64 halves (see _wgmma_output).
+## Declare x and y, chunks of this quad's row and of that of the quad with which it shares, in lines of 32 floats or 64
+## halves.  The lower quad (`upper` is 0) gets the first halves of both lines, the upper quad the second halves.
 <%def name="whole_lines(width, sums, r, h, j)">
-                    uint4 x = ${piece(width, sums, r, h, j)};
-                    uint4 y = ${piece(width, sums, r, h, j + (4 if width == "octets" else 2))};
-                    share_pieces(&x, &y, upper, 4);
+                    uint4 x = ${chunk(width, sums, r, h, j)};
+                    uint4 y = ${chunk(width, sums, r, h, j + (4 if width == "octets" else 2))};
+                    share_chunks(&x, &y, upper, 4);
 </%def>
 
-## The functions of _warp_exchange, and: quad_transpose(w, lane) moves component i of a lane to the i-th lane of its
-## quad; pair_transpose(v, lane) moves half i of a lane to the i-th lane of its pair; share_words is as share_pieces.
+## The functions of _warp_exchange, and
+##   quad_transpose(w, lane)   the transpose of the 4 x 4 words of a quad: component i of lane q becomes component q of
+##                             lane i
+##   pair_transpose(v, lane)   the transpose of the 2 x 2 halves of a pair: half i of lane q becomes half q of lane i
+##   share_words(...)          share_chunks for single words
 <%def name="exchange()">
 ${warps.define()}
 static inline uint4 quad_transpose(uint4 w, int lane)
