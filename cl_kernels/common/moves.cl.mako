@@ -10,8 +10,8 @@
 ## Rows that are adjacent elements on both sides are copied as vectors of four.  Four rows (rows == 4) of which one side
 ## has adjacent rows and the other adjacent columns are transposed in registers, four by four.  Other matrices, and the
 ## last columns, are copied element by element.  Elements of a row may be adjacent in reverse order (stride -1).
-## e: the Element.  flips: whether complex numbers are conjugated.  noinline: whether PoCL compiles the function by itself,
-## which is faster for few calls that copy much.
+## e: the Element.  flips: whether complex numbers are conjugated.  noinline: whether PoCL compiles the function by
+## itself, which is faster for few calls that copy much.
 <%def name="types(e)">
 % if e.itemsize <= 8:
 typedef ${'uint' if e.itemsize == 4 else 'ulong'}4 four_t __attribute__((aligned(4)));

@@ -1,18 +1,22 @@
-## Copies of an operand from global memory through registers to local memory, in chunks of 16 bytes along k, for mfma.
-## A tile has `extent` rows of A (columns of B), each of eight chunks.  Work-item t is a variable in scope.
+## For mfma: copies of an operand from global memory through registers to local memory, in chunks of 16 bytes along k.
+## A tile has `extent` rows of A (columns of B), each of eight chunks.
 ##
-##   local memory   | chunk 0 of all rows | chunk 1 of all rows | ...        CHUNK(extent, row, chunk)
+##   local memory   | chunk 0 of all rows | chunk 1 of all rows | ...        CHUNK(extent, row, chunk): the number of a
+##                                                                           chunk, from the start of the buffer on
 ##
 ## Rows are permuted in groups of eight, so that the eight lanes that access local memory together access different
 ## banks: they read eight rows, and write eight chunks of one row, or rows that are not adjacent.
 ##
-## lines: portable_gpu.ops.gemm.matrix.lines.Lines.  A work-item moves `copies` chunks.
+## lines: portable_gpu.ops.gemm.matrix.lines.Lines.  A work-item moves lines.copies chunks, in blocks of lines.block
+## adjacent rows.
 ##
-##   k along the line    a chunk is one load; a work-item's rows are `step` apart
-##   k across the lines  a load has one step of k of `block` rows; chunks are combined from loads only when they are
-##                       stored, so that no work-item waits for its loads before it has multiplied
+##   k along the line    a chunk is one load, and a block one row; a work-item's rows are lines.step apart
+##   k across the lines  a load has one step of k of a block; chunks are combined from loads only when they are stored,
+##                       so that no work-item waits for its loads before it has multiplied
 ##
 ## Rows beyond the matrix repeat its last rows; their results are never stored.  Elements beyond k are zeros.
+## In scope: t, the number of the work-item; tail, the steps of k in the last tile; the pointers NAME, and their
+## strides.
 
 <%def name="define(lines)">
 #ifndef CHUNK
@@ -21,8 +25,10 @@
 typedef ${vector(lines.elem.storage, lines.block) if lines.across else "uint4"} ${lines.name}_raw;
 </%def>
 
-## Declare the positions of this work-item's chunks: in the tile (NAME_row0, NAME_chunk0 ...) and in memory (NAME_at0
-## ..., in bytes).  first: the tile's first row of A (column of B); count: the rows (columns) of the matrix.
+## Declare the positions of this work-item's blocks i: in the tile (NAME_row<i>, NAME_chunk<i>) and in memory
+## (NAME_at<i>, in bytes); and the registers NAME_r<i>_<j> of its loads, for each step j of k.  NAME_last is the last
+## row from which a block may begin.  first: the tile's first row of A (column of B); count: the rows (columns) of the
+## matrix.
 <%def name="place(lines, first, count)">
 <% n, type, block, blocks = lines.name, lines.offset_type, lines.block, lines.extent // lines.block %>
     ${n} += ${first} * ${n}_${lines.s_stride};
@@ -43,9 +49,9 @@ typedef ${vector(lines.elem.storage, lines.block) if lines.across else "uint4"} 
     ${n}_raw ${", ".join(f"{n}_r{i}_{j}" for i in range(lines.copies // block) for j in range(lines.steps))};
 </%def>
 
-## Load one panel of k to the registers NAME_r<load>_<step>, and advance.  tail: whether it is the last panel, of which
-## only `tail` steps (a variable in scope) exist.
-<%def name="load(lines, tail=False)">
+## Load one tile to the registers, and advance.  ends: whether it is the last tile, of which only `tail` steps of k
+## exist.
+<%def name="load(lines, ends=False)">
 <% n = lines.name %>
 % for i in range(lines.copies // lines.block):
 % for j in range(lines.steps):
@@ -53,7 +59,7 @@ typedef ${vector(lines.elem.storage, lines.block) if lines.across else "uint4"} 
 place = f"(__global const char *){n} + {n}_at{i}"
 if lines.across:
     place += f" + {j * lines.elem.itemsize} * {n}_{lines.k_stride}"
-beyond = f"{n}_chunk{i} * {lines.width} + {j} >= tail ? ({n}_raw)(0) : " if tail else ""
+beyond = f"{n}_chunk{i} * {lines.width} + {j} >= tail ? ({n}_raw)(0) : " if ends else ""
 %>\
     ${n}_r${i}_${j} = ${beyond}*(__global const ${n}_raw *)(${place});
 % endfor
@@ -75,6 +81,6 @@ beyond = f"{n}_chunk{i} * {lines.width} + {j} >= tail ? ({n}_raw)(0) : " if tail
 <%def name="chunk(lines, i, row)"><%
 if not lines.across:
     return f"{lines.name}_r{i}_0"
-parts = ", ".join(f"{lines.name}_r{i}_{j}{component(lines.block, row)}" for j in range(lines.steps))
-return f"as_uint4(({vector(lines.elem.storage, lines.width)})({parts}))"
+elements = ", ".join(f"{lines.name}_r{i}_{j}{component(lines.block, row)}" for j in range(lines.steps))
+return f"as_uint4(({vector(lines.elem.storage, lines.width)})({elements}))"
 %></%def>

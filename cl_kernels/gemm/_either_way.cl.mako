@@ -5,8 +5,10 @@
 ##   NAME_s, NAME_k              the position of a work-item's first element
 ##   NAME_s_step, NAME_k_step    the distance from each of its elements to the next
 ##
-##                 by k: depth work-items are adjacent          by s: extent work-items are adjacent
-## Declare these names.
+##   by k   each `depth` neighbouring work-items load all k of one row s
+##   by s   each `extent` neighbouring work-items load all s of one step of k
+##
+## Declare these names.  t: the number of the work-item.
 <%def name="begin(panel)">
 <% n = panel.name %>\
     const bool ${n}_by_k = abs(${n}_${panel.k_stride}) < abs(${n}_${panel.s_stride});
@@ -21,10 +23,11 @@
 ## Store the registers to local memory: each branch has constant distances from the first position.
 <%def name="store(panel, buffer)">
 <% n = panel.name %>\
-% for branch, k, s in ((f"if ({n}_by_k)", 0, panel.group // panel.depth), ("else", panel.group // panel.extent, 0)):
+% for branch, k_step, s_step in (
+    (f"if ({n}_by_k)", 0, panel.group // panel.depth), ("else", panel.group // panel.extent, 0)):
     ${branch} {
 % for i in range(panel.loads):
-        ${n.upper()}_LOCAL(${buffer}, ${n}_k + ${i * k}, ${n}_s + ${i * s}) = ${n}_value(${n}_r${i});
+        ${n.upper()}_LOCAL(${buffer}, ${n}_k + ${i * k_step}, ${n}_s + ${i * s_step}) = ${n}_value(${n}_r${i});
 % endfor
     }
 % endfor

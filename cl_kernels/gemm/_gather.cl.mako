@@ -1,10 +1,20 @@
-## Operands whose elements are gathered (portable_gpu.ops.gemm.reader.Gather).  Element (s, k) is at the offset
+## Operands whose elements are gathered (portable_gpu.ops.gemm.reader.Gather, which has the same formula).  Element
+## (s, k) of operand NAME is at the offset, in elements,
 ##
-##   sum over axes d of s_d * NAME_axis{d}  +  NAME_steps[k % period].x  +  k / period * NAME_repeat
+##   sum over axes d of s_d * NAME_axis<d>  +  NAME_steps[k % period].x  +  k / period * NAME_repeat
 ##
-## and is zero if a coordinate, s_d * NAME_pitch{d} + NAME_steps[k % period].y (.z, .w), is not in [0, NAME_bound{d}).
-## A panel's work-item keeps the offset and the coordinates of its rows s (NAME_row0 ...) in registers, and reads an
-## entry of the table for each k.
+## with s_d, the indices of the row (column) s along the axes.  It is zero if a coordinate is not in [0, NAME_bound<d>):
+## s_d * NAME_pitch<d> + NAME_steps[k % period].y for the first of the reader's last `places` axes, .z and .w for
+## others. `axes` (portable_gpu.codegen.axes) writes this arithmetic as C expressions.
+##
+## A panel's work-item keeps the offsets and the coordinates of its rows in registers, and reads an entry of the table
+## for each k.  Rows, and steps of k, that several of its loads share are declared once:
+##
+##   NAME_s<i>, NAME_k<i>, NAME_r<i>   of load i: the row and the step of k in the panel; its register
+##   NAME_row<u>                       the pointer to the u-th distinct row, panel.rows[u]
+##   NAME_row<u>_place<d>              its coordinate along the checked axis d, without the step's part
+##   NAME_at<v>                        the index in the table of the v-th distinct step, panel.columns[v]
+##   NAME_far<v>                       the offset of this step's period
 ##
 ##   offset(name, reader, index)    C expression: the offset of `index`, without that of its step
 ##   place, load, advance           of a panel: see _panel
@@ -13,8 +23,7 @@
 ${axes.offset("axis", name, axes.digits(f"{name}_axis", reader.rank, index))}\
 </%def>
 
-## Declare the positions of the work-item's loads.  Rows (steps of k) that several loads share are declared once:
-## NAME_row, NAME_at and NAME_far have the number of the row (step) among the distinct ones, NAME_r that of the load.
+## Declare the positions of the work-item's loads.  NAME_last: the last row from which a load may begin.
 <%def name="place(panel, first, count, begin)"><% n, r = panel.name, panel.reader %>
     const int ${n}_last = (int)min(${panel.extent}l, ${count} - ${first}) - ${panel.width if panel.along == "s" else 1};
 % for i in range(panel.loads):
@@ -39,8 +48,9 @@ ${axes.offset("axis", name, axes.digits(f"{name}_axis", reader.rank, index))}\
     ${n}_raw ${", ".join(f"{n}_r{i}" for i in range(panel.loads))};
 </%def>
 
-## Load a step's panel.  ends: whether only the first `tail` of its steps of k exist.
-<%def name="load(panel, ends)"><% n, r, first = panel.name, panel.reader, panel.reader.rank - panel.reader.places %>\
+## Load a step's panel.  ends: whether only the first `tail` of its steps of k exist.  e<v>: the entry of the v-th step.
+<%def name="load(panel, ends)">
+<% n, r, first_checked = panel.name, panel.reader, panel.reader.rank - panel.reader.places %>\
     {
 % for v, k in enumerate(panel.columns):
         const ${r.entry_type} e${v} = ${f"{k} >= tail ? ({r.entry_type})(0) : " if ends else ""}${n}_steps[${n}_at${v}];
@@ -49,7 +59,8 @@ ${axes.offset("axis", name, axes.digits(f"{name}_axis", reader.rank, index))}\
 <%
 u, v = panel.rows.index(panel.place_s(i)), panel.columns.index(panel.place_k(i))
 entry = f"e{v}.x" if r.places else f"e{v}"
-inside = [f"(uint)({n}_row{u}_place{d} + e{v}.{'yzw'[d - first]}) < (uint){n}_bound{d}" for d in range(first, r.rank)]
+inside = [f"(uint)({n}_row{u}_place{d} + e{v}.{'yzw'[d - first_checked]}) < (uint){n}_bound{d}"
+    for d in range(first_checked, r.rank)]
 inside += [f"{panel.columns[v]} < tail"] if ends else []
 element = f"*(__global const {n}_raw *)({n}_row{u} + ({entry}{f' + {n}_far{v}' if r.wraps else ''}))"
 %>\

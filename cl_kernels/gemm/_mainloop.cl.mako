@@ -6,7 +6,12 @@
 ##   buffers = 2   L S | L S X | L S X | ...       X: local memory -> products     registers.steps
 ##     prefetch    L S | L X S | L X S | ...       |: barrier
 ##
-## Arguments as in gemm.  Its variables a, b, start, tail and `tiles`, the number of steps, are in scope.
+## A fragment is what a work-item reads of a panel for one step of k (_register_tile).  With prefetch_local, which takes
+## two buffers, the fragments of a step are loaded to the registers p and q in turn, while those of the step before are
+## multiplied.
+##
+## policy, a, b, tile, tail, stagger: as in gemm.  In scope: the pointers a and b; tail; tiles, the number of steps
+## along k; start, with `stagger` the step at which the group begins.
 <%namespace name="panel" file="/gemm/_panel.cl.mako"/>
 <%namespace name="registers" file="/gemm/_register_tile.cl.mako"/>
 
@@ -51,8 +56,9 @@
     }
 </%def>
 
-## Load the panels of a step from global memory to registers, and advance along k.  With `stagger` the steps are the
-## same in another order (see gemm): after the last step along k the pointers return to the first one.
+## Load the panels of a step from global memory to registers, and advance along k.  step: a C expression, the number of
+## the step in the loop.  With `stagger` the steps are the same in another order (see gemm): after the last step along k
+## the pointers return to the first one.
 <%def name="load(step)">
 <% last = f"{step} == tiles - 1{' - start' if stagger else ''}" %>\
 % if tail:

@@ -3,7 +3,8 @@
 ## the layout.  If the device has no such instruction, the lanes store their values in local memory and multiply there.
 ## That is slow, and contains a barrier of the whole group; the rest of the kernel is the same.
 ##
-## instruction: MatrixInstruction          emulated: whether the device lacks it
+## instruction: MatrixInstruction: D, side x side, += A, side x depth, times B, depth x side; a lane holds lane_depth
+## elements of A and of B, in `words` words, and `sums` of D.     emulated: whether the device lacks it
 
 <%def name="define(instruction, emulated)">
 typedef ${vector(instruction.sum_type, instruction.sums)} sums_t;
@@ -36,7 +37,10 @@ return "s" + "".join(str(first + i) for i in range(instruction.words))
 % endif
 </%def>
 
-## The product by its definition: A is side x depth, B depth x side, and D side x side.
+## The product by its definition.  Lane l of a wavefront holds row (column) l % side of A (B), and lane_depth steps of k
+## from lane_depth (l / side) on.  Of D it holds column l % side; sum r is that of row i.
+##
+##   matrices   | A of wavefront 0, by rows | B of wavefront 0, by rows | A of wavefront 1 | ...
 <%def name="emulation(instruction)">
 <%
 side, lane_depth, type = instruction.side, instruction.lane_depth, instruction.sum_type

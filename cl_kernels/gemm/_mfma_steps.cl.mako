@@ -1,21 +1,22 @@
-## A step of k in mfma: its copy to local memory, and its products.
+## A step of mfma, a tile of A and of B: its copy to local memory, and its products.
 ##
-## policy, a, b, instruction, tail: as in mfma.
+## policy, a, b, instruction, tail: as in mfma.  In scope: a_local, b_local; steps, their number; buffer, the number of
+## the current buffer if there are two; tail, the steps of k in the last tile.
 <%namespace name="chunks" file="/gemm/_chunks.cl.mako"/>
 <%namespace name="mfma" file="/gemm/_mfma.cl.mako"/>
 <%!
 from itertools import product
 %>
 
-## An expression: the start of the current buffer.
+## An expression: the start of the current buffer, in chunks of 16 bytes.
 <%def name="start(lines)">${f"buffer * {8 * lines.extent}" if policy.buffers == 2 else "0"}</%def>
 
-## Load the operands of step `step` of k to registers; store them in the current buffer.
+## Load the operands of step `step` to registers; store them in the current buffer.
 <%def name="load(step)">
 % if tail:
             if (${step} == steps - 1 && tail < ${a.depth}) {
-                ${chunks.load(a, tail=True)}
-                ${chunks.load(b, tail=True)}
+                ${chunks.load(a, ends=True)}
+                ${chunks.load(b, ends=True)}
             } else
 % endif
             {
@@ -29,8 +30,9 @@ from itertools import product
                 ${chunks.store(b, capture(start, b))}
 </%def>
 
-## All products of the chunks that the lanes of a wavefront read.  lane: the row (column) in a square; rows_at, cols_at:
-## the wavefront's first row and column in the tile; chunk: the number of the lane's chunk along k.
+## All products of the chunks that the lanes of a wavefront read: sums d<i>_<j> of the i-th square down and the j-th to
+## the right.  In scope: lane, the row (column) in a square; rows_at, cols_at, the wavefront's first row and column in
+## the tile; chunk, the number of the lane's chunk along k.
 <%def name="multiply()">
 <% side = instruction.side %>\
 % for i in range(policy.wave_m // side):

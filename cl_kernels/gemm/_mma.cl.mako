@@ -1,16 +1,20 @@
-## The matrix instruction of warps in double precision (PTX ISA, mma.sync m16n8k16, or the eight m8n8k4 of which it is
-## composed) on lines of 16 doubles in local memory (see _lines).  Lane 4 g + q of a warp is lane q of the g-th quad.  h
-## numbers two rows, r four steps of k.
+## The matrix instruction of NVIDIA's warps in double precision (PTX ISA, mma.sync m16n8k16, or the eight m8n8k4 of
+## which it is composed) on lines of 16 doubles in local memory (see _lines).  Lane 4 g + q of a warp is lane q of the
+## g-th quad.  h numbers two rows, r four steps of k.
 ##
-##   how(a, b, lines)    line          a lane reads of a line                       k of lane q of a quad
+##   form_of(a, b, x)    line          a lane reads of a line                       k of lane q of a quad
 ##   across              step of k     chunk g: rows 2g and 2g + 1                  2q, 2q + 1, 2q + 8, 2q + 9
 ##   along               row 2g + h    chunks q and q + 4                           the same
 ##   apart               row 2g + h    q % 2 of chunks q / 2, q / 2 + 2, 4, 6       q, q + 4, q + 8, q + 12
 ##
 ## With the swizzle, lanes that read together access different banks.  Adjacent registers of A differ in h,
 ## so operands that both have k along the lines are read `apart`; otherwise registers would be moved.
+##
+## a, b, lines: portable_gpu.ops.gemm.matrix.lines.Lines, of A, of B, and of one of them, NAME.  form: one of the table.
+## In scope: g and q; NAME_at, the pointer to the warp's first row (column) in the stage, in bytes; NAME_lane, the
+## offset of the lane's first element from there, in bytes.
 <%!
-def how(a, b, lines):
+def form_of(a, b, lines):
     """The form in which lanes read an operand, a row of the table."""
     if lines.across:
         return "across"
@@ -26,7 +30,8 @@ def lane(form):
     return f"128 * ({line}) + (({chunk} ^ {swizzle(form, line)}) << 4)" + (" + q % 2 * 8" if form == "apart" else "")
 %>
 
-## MMA(d0, d1, d2, d3, a, b) adds the product of two fragments to four sums.  wide: whether the device has m16n8k16.
+## MMA(d0, d1, d2, d3, a, b) adds the product of the fragments with the names a and b to four sums: d0, d1 of row g,
+## columns 2q and 2q + 1, and d2, d3 of row g + 8, in the numbering of PTX.  wide: whether the device has m16n8k16.
 <%def name="instructions(wide)">
 % if wide:
 #define MMA(d0, d1, d2, d3, a, b) \
@@ -70,8 +75,8 @@ def lane(form):
 % endfor
 % endif
 </%def>
-## The element of this lane, its place changed: bits `flipped` of the chunk's offset are inverted, `ahead` bytes are
-## added.
+## An expression: an element of this lane, `ahead` bytes further than its first one, and in the chunk whose offset in
+## the line differs in the bits `flipped`.
 <%def name="at(type, lines, flipped, ahead)">\
 *(const __local ${type} *)(${lines.name}_at + (${lines.name}_lane ^ ${flipped}) + ${ahead})\
 </%def>
@@ -87,18 +92,19 @@ def lane(form):
                 }
 </%def>
 
-## Compute all products of a step.  Its first fragments are already loaded, in a0 and b0, b1 ...  While the last block
-## is multiplied, the first fragments of the next step replace these; `next` makes that step's lines current.  The
-## number of blocks is even.
+## Compute all products of a step: of block i of 16 rows with the j-th 8 columns, as sums d<i>_<j>_0 to d<i>_<j>_3.  The
+## fragments of A are in a0 and a1 in turn, those of B in b0, b1 ...  The first ones are already loaded.  While the last
+## block is multiplied, the first fragments of the next step replace these; `next`, statements, makes that step's lines
+## current.  The number of blocks is even.
 <%def name="step(policy, a, b, next)">
 % for i in range(policy.blocks):
 <% last, current, other = i + 1 == policy.blocks, f"a{i % 2}", f"a{1 - i % 2}" %>
                 ${next if last else ""}
-${refill(a, how(a, b, a), other, 0 if last else 16 * (i + 1))}
+${refill(a, form_of(a, b, a), other, 0 if last else 16 * (i + 1))}
 % for j in range(2 * policy.pairs):
                 MMA(d${i}_${j}_0, d${i}_${j}_1, d${i}_${j}_2, d${i}_${j}_3, ${current}, b${j // 2}_${j % 2});
 % if last and j % 2:
-${refill(b, how(a, b, b), f"b{j // 2}", j // 2 * 16)}
+${refill(b, form_of(a, b, b), f"b{j // 2}", j // 2 * 16)}
 % endif
 % endfor
 % endfor

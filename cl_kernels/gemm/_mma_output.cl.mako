@@ -1,9 +1,14 @@
 ## The stores of the sums of an mma kernel.  In the squares of 16 x 16 of its warp, lane 4 g + q holds rows 2g and
 ## 2g + 1, columns 4q to 4q + 3 (see mma).  Sum d<i>_<j>_<2 h + e> is that of row 16 i + 2g + h and column
-## 16 (j / 2) + 4q + 2 e + j % 2.
+## 16 (j / 2) + 4q + 2 e + j % 2, for h, e = 0, 1.
 ##
 ## pair  see _units
-## wide  two lanes exchange sums, so that each stores 32 adjacent bytes in two accesses
+## wide  two lanes exchange sums, so that they store 32 adjacent bytes together, by each of two accesses
+## type  the C type of an element of C
+## In scope: first_row, first_col, of the tile; rows_at, cols_at, of the warp in the tile; warp, lane, g, q; m, n; C's
+## pointer and strides.
+##
+## store: along the rows of C, or with pair == "columns" along its columns.  top, left: the lane's first row and column.
 <%namespace name="triangle" file="/gemm/_triangle.cl.mako"/>
 <%! from itertools import product %>
 <%def name="store(policy, pair, wide, type)">
@@ -19,7 +24,8 @@
                 __global ${type} *line_at = c + row * c_row;
 % for j in range(0, 2 * policy.pairs, 2):
                 {
-                    const long col = left + ${8 * j} - lane % 2 * 2;  // the second lane's is two columns further left
+                    // The first lane stores the x of both lanes, at col and col + 4, the second lane the y of both.
+                    const long col = left + ${8 * j} - lane % 2 * 2;
 % for e, piece in enumerate("xy"):
                     uint4 ${piece} = as_uint4((double2)(
                         ${", ".join(f"RESULT(d{i}_{j + o}_{2 * h + e}, row, left + {8 * j + 2 * e + o})"
@@ -56,14 +62,14 @@
 % endfor
 </%def>
 
-## Local memory for `lines`.  Squares of 16 x 16 of a warp are copied through local
-## memory, so that 16 lanes store adjacent elements.  Rows in local memory have 18 doubles, so that lanes access
+## Local memory for `lines`: a square of 16 x 16 for each warp, by rows with a pitch of 18 doubles, so that lanes access
 ## different banks.
 <%def name="scratch(policy)">
     __local double scratch[${policy.group_size // 32 * 16 * 18}] __attribute__((aligned(16)));
 </%def>
 
-## The stores to unaligned rows of C.
+## The stores to unaligned rows of C: a warp's squares are copied through local memory, one after the other, so that 16
+## lanes store adjacent elements, and a warp two rows at a time.
 <%def name="lines(policy, problem, type)">
             __local double *square = scratch + warp * ${16 * 18};
 % for i in range(policy.blocks):
@@ -93,7 +99,7 @@
 % endfor
 </%def>
 
-## Store the elements of a tile across the diagonal one by one (see _triangle).
+## Store the elements of a tile across the diagonal one by one (see _triangle).  x: the column of a sum, from `left` on.
 <%def name="each(policy, problem, type)">
             const long left = first_col + cols_at + 4 * q;
 % for i in range(policy.blocks):

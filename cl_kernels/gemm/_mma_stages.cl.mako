@@ -2,16 +2,17 @@
 ## arrived.  Each stage has a barrier `full` and a barrier `empty`, of 8 bytes each, at full_base and empty_base
 ## (_barriers).
 ##
-## policy, a, b: as in mma.
+## policy, a, b: as in mma.  In scope: step, steps, tail; stage and phase, of the step that is multiplied; stage_ahead
+## and phase_ahead, of the step that is copied; place_a, place_b, rows_at and cols_at (mma).
 <%namespace name="lines" file="/gemm/_lines.cl.mako"/>
 <%namespace name="mma" file="/gemm/_mma.cl.mako"/>
 
 ## Copy the step that is `stages` - 2 steps ahead of this one.
 <%def name="copy_ahead()">
                 if (step + ${policy.stages - 2} < steps) {
-                    barrier_wait(empty_base + 8 * ahead, ahead_phase);
-                    const uint to_a = a_base + ahead * ${a.bytes} + place_a,
-                        to_b = b_base + ahead * ${b.bytes} + place_b;
+                    barrier_wait(empty_base + 8 * stage_ahead, phase_ahead);
+                    const uint to_a = a_base + stage_ahead * ${a.bytes} + place_a,
+                        to_b = b_base + stage_ahead * ${b.bytes} + place_b;
                     if (step + ${policy.stages - 1} == steps && tail < ${a.depth}) {
                         ${lines.copy_tail(a, "to_a", "a_advance")}
                         ${lines.copy_tail(b, "to_b", "b_advance")}
@@ -19,8 +20,8 @@
                         ${lines.copy(a, "to_a", "a_advance")}
                         ${lines.copy(b, "to_b", "b_advance")}
                     }
-                    COPIES_ARRIVE(full_base + 8 * ahead);
-                    if (++ahead == ${policy.stages}) { ahead = 0; ahead_phase ^= 1; }
+                    COPIES_ARRIVE(full_base + 8 * stage_ahead);
+                    if (++stage_ahead == ${policy.stages}) { stage_ahead = 0; phase_ahead ^= 1; }
                 }
 </%def>
 

@@ -17,7 +17,7 @@ ${columns(policy, type)}
 % endif
 </%def>
 
-## Store pairs of a column, or single elements of any strides.
+## Store pairs of a column, or single elements of any strides.  x: the column of a pair of sums v, w, from `left` on.
 <%def name="columns(policy, type)">
             const long top = first_row + rows_at + 2 * g, left = first_col + cols_at + 4 * q;
             const int columns = (int)min(n - left, ${policy.tile_n}l);

@@ -3,7 +3,8 @@
 ##
 ##   locate(names, rank, index)    a += a_offset + sum of (place on axis) * a_batchN, for each name
 ##   walk(names, rank, index)      the same without the offset
-## rank: number of batch axes.  index: a C expression, the product's number in the batch.
+## rank: number of batch axes.  index: a C expression, the product's number in the batch.  `axes`
+## (portable_gpu.codegen.axes) writes the index along each axis, and the offset, as C expressions.
 <%def name="locate(names, rank, index)">
 % for name in names:
     ${name} += ${name}_offset;

@@ -1,5 +1,10 @@
-## The stores of the sums of a group's tile to C: RESULT(acc, row, col) is the value of an element and STORE(p, v)
-## stores it; m, n, c, c_row, c_col, first_row, first_col are in scope.
+## The stores of the sums of a group's tile of gemm to C: RESULT(acc, row, col) is the value of an element and STORE(p,
+## v) stores it.
+##
+## tile: portable_gpu.ops.gemm.tiled.tile.RegisterTile; tile.sums() yields, for each block of sums in a row, its name,
+## and its row and column from the work-item's first sum on.  problem, policy: as in gemm.
+## In scope: m, n, c, c_row, c_col; first_row, first_col, of the tile; item_row, item_col, of the work-item's first sum
+## in the tile; warp, lane and the sums (_register_tile); t; local_memory.
 
 <%namespace name="gather" file="/gemm/_gather.cl.mako"/>
 <%namespace name="triangle" file="/gemm/_triangle.cl.mako"/>
@@ -40,7 +45,7 @@ ${direct(tile, widths[-1])}\
     ${"}" * (len(widths) - 1)}
 </%def>
 
-## If C has a reader, the offsets of a work-item's rows (or columns: reader.side) are computed once.
+## If C has a reader (_gather), the offsets of a work-item's rows (or columns: reader.side) are computed once.
 <%def name="gathered(tile)"><% side = problem.c.reader.side %>
     const int first_s = (int)first_${side} + item_${side};
 % for s in offsets_of(tile, side):
@@ -64,7 +69,7 @@ ${direct(tile, widths[-1])}\
 ## For each i, row i of every work-item is copied to local memory, one line for a row of C, so that neighbouring
 ## work-items store neighbouring elements:
 ##
-##   line | item_col ... |      tile_m / item_m lines of tile_n elements
+##   line | columns 0 to tile_n - 1 |      tile_m / item_m lines: of lanes one below the other, warp by warp
 ##
 <%def name="repacked(tile, policy)">
     __local value_t *lines = (__local value_t *)local_memory;
@@ -75,9 +80,9 @@ ${direct(tile, widths[-1])}\
 % endfor
     barrier(CLK_LOCAL_MEM_FENCE);
     for (int e = t; e < ${tile.lines * policy.tile_n}; e += ${policy.group_size}) {
-        const int from = e / ${policy.tile_n};
-        const long row = first_row + from / ${tile.lanes_m} * ${tile.warp_m}
-            + from % ${tile.lanes_m} * ${tile.width_m} + ${tile.row(i)};
+        const int of_line = e / ${policy.tile_n};
+        const long row = first_row + of_line / ${tile.lanes_m} * ${tile.warp_m}
+            + of_line % ${tile.lanes_m} * ${tile.width_m} + ${tile.row(i)};
         const long col = first_col + e % ${policy.tile_n};
         if (row < m && col < n${triangle.only(problem, 'row', 'col')})
             STORE(c + row * c_row + col * c_col, RESULT(lines[e], row, col));

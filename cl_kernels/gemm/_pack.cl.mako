@@ -1,4 +1,5 @@
-## Packing on CPUs: copy one panel of a matrix to contiguous memory, and convert its elements to the product's type.
+## Packing on CPUs (packed, packed_whole): copy one panel of a matrix to contiguous memory, and convert its elements to
+## the product's type.
 ##
 ##   source: lanes are rows of A, or columns of B      panel: step after step along k
 ##
@@ -12,7 +13,7 @@
 ##   vectors(compute)             typedefs lanesN_u: N packed values at any address
 ##   define(name, operand, compute, P)
 ##       name(source, lane_stride, step_stride, lanes, steps, panel), which packs `lanes` <= P
-##       lanes of `steps` steps
+##       lanes of `steps` steps.  operand: portable_gpu.ops.gemm.problem.Operand; compute: the Element of the product
 ## If lane_stride is 1, vectors are copied; if step_stride is 1, squares of 4 x 4 are transposed in registers; other
 ## operands and the edges are copied one element at a time.
 <%def name="vectors(compute)"><% r = compute.real %>
@@ -34,7 +35,7 @@ static inline void store_square(__global real_t *to, int stride, ${r}4 a, ${r}4 
 <%def name="define(name, operand, compute, P)"><%
     e, W, covered = operand.elem, P * compute.components, 0
     minus = "-" if operand.conj else ""
-    def parts(x, w):
+    def components(x, w):
         """The expressions of re, and of im where the product is complex, of w elements that x holds."""
         re, im = (f"{x}.even", f"{minus}{x}.odd") if e.complex else (x, None)
         cast = f"CONVERT({compute.real}{w}, "
@@ -63,7 +64,7 @@ static inline void ${name}(__global const ${e.name}_t *source, long lane_stride,
         for (int k = 0; k < steps; k++, source += step_stride, panel += ${W}) {
 % for first, w in pieces(P, 16 // e.components):
             const ${e.real}${w * e.components} x${first} = ${e.name}_load${w * e.components}(source + ${first});
-% for c, part in enumerate(parts(f"x{first}", w)):
+% for c, part in enumerate(components(f"x{first}", w)):
             *(__global lanes${w}_u *)(panel + ${c * P + first}) = ${part};
 % endfor
 <% covered = first + w %>\
@@ -74,7 +75,7 @@ static inline void ${name}(__global const ${e.name}_t *source, long lane_stride,
         }
         return;
     }
-    const int whole = step_stride == 1 ? steps & ~3 : 0;
+    const int whole = step_stride == 1 ? steps & ~3 : 0;  // the steps that are copied in squares
     for (int first = 0; first < ${P // 4 * 4} && whole; first += 4) {
 % for i in range(4):
         __global const ${e.name}_t *s${i} = source + (first + ${i} < lanes ? first + ${i} : lanes - 1) * lane_stride;
@@ -85,7 +86,7 @@ static inline void ${name}(__global const ${e.name}_t *source, long lane_stride,
             const ${e.real}${4 * e.components} x${i} = ${e.name}_load${4 * e.components}(s${i} + k);
 % endfor
 % for c in range(compute.components):
-            store_square(to + ${c * P}, ${W}, ${', '.join(parts(f"x{i}", 4)[c] for i in range(4))});
+            store_square(to + ${c * P}, ${W}, ${', '.join(components(f"x{i}", 4)[c] for i in range(4))});
 % endfor
         }
     }

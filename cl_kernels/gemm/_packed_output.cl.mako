@@ -1,5 +1,5 @@
-## The stores of the sums of a packed register tile to C: as vectors if C is contiguous along them and has no
-## epilogue, else one by one.
+## The stores of the sums of a register tile of packed and packed_whole to C: as vectors if C is contiguous along them
+## and has no epilogue, else one by one.
 ##
 ## triangle: "lower", "upper" or "", as in the problem; or "any": of row r, the columns from r - under to r + over are
 ## stored, where over and under are arguments.  The tile's first element is (row, col) of C; rows [0, rows) and columns
@@ -30,6 +30,7 @@
         return;
     }
 % endif
+    // The tile's sums, by rows of NR (of complex numbers: NR re, then NR im).
     real_t edge[TILE];
 % for n, name in enumerate(accumulators):
     *(lanes${V}_u *)(edge + ${n * V}) = ${name};

@@ -1,4 +1,5 @@
-## The register tile of a CPU's work-item: the sum of `steps` outer products, for MR rows by NR columns of C.
+## The register tile of packed and packed_whole on CPUs: the sum of `steps` outer products, for MR rows by NR columns of
+## C.
 ##
 ##              b: NR columns (NV vectors of V)
 ##            +--------+--------+

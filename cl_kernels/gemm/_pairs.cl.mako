@@ -1,5 +1,5 @@
-## Products of pairs of float16 on AMD GPUs that have this instruction: a 32-bit word holds two steps of k, and one
-## instruction adds both products to a float32 sum.  Each product is exact in float32.
+## Products of pairs of float16 in gemm, on AMD GPUs that have this instruction: a 32-bit word holds two steps of k, and
+## one instruction adds both products to a float32 sum.  Each product is exact in float32.
 ##
 ## tile: portable_gpu.ops.gemm.tiled.tile.RegisterTile.  emulated: whether the device lacks the instruction.
 ## MAD_PAIRS(acc, p, q): adds the products of a word p and of a vector of words q to a vector of sums.

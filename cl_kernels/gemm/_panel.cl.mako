@@ -1,16 +1,17 @@
-## The copy of one operand to local memory.  A panel holds `extent` rows of A (or columns of B), each
-## `depth` deep along k.  In local memory k is the slow axis, so that fragments are vectors:
+## The copy of one operand of gemm to local memory.  A panel holds `extent` rows of A (or columns of B), each `depth`
+## deep along k.  In local memory k is the slow axis, so that fragments are vectors:
 ##
 ##        s ->  extent (+ pad)             A: s is a row (a_row), B: s is a column (b_col)
 ##   k  | . . . . . . . . |
 ##   v  | . . . . . . . . |  depth         NAME_LOCAL(buffer, k, s)
 ##
-## panel: portable_gpu.ops.gemm.tiled.tile.Panel.  Work-item t moves `loads` vectors of `width` elements along the axis
-## `along` ("s"; or "k", which is transposed) through the registers NAME_r0, NAME_r1 ...
+## panel: portable_gpu.ops.gemm.tiled.tile.Panel, whose attributes these are; NAME: a or b.
+##   along    the axis, "s" or "k", along which a load has `width` adjacent elements; or "either": single elements are
+##            moved along the axis that the strides select (_either_way)
+##   loads    the vectors that work-item t moves through the registers NAME_r0, NAME_r1 ...
+##   pairs    whether a word of local memory holds steps 2k and 2k + 1 of a row (_pairs).  A vector along k contains
+##            whole pairs; across k, two vectors (`pieces`), one step apart, are combined into words
 ## Rows beyond the matrix repeat its last row (their results are never stored); k is filled with 0.
-## If `along` is "either", single elements are moved along the axis that the strides select (_either_way).
-## With `pairs` (see _pairs) a word of local memory holds steps 2k and 2k + 1 of a row.  A vector along k contains
-## whole pairs; across k, two vectors (`pieces`), one step apart, are combined into words.
 <%namespace name="either_way" file="/gemm/_either_way.cl.mako"/>
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="epilogue" file="/common/epilogue.cl.mako"/>
@@ -52,9 +53,11 @@ static inline ${panel.value_type} ${n}_value(${n}_raw raw)
 % endif
 }
 % endif
+## NAME_AT(bytes): the pointer to an element in memory.  NAME_PITCH: elements from one k to the next in local memory.
 #define ${n.upper()}_AT(bytes) ((__global const ${e.name}_t *)((__global const char *)${n} + (bytes)))
 #define ${n.upper()}_PITCH ${panel.pitch}
-#define ${n.upper()}_LOCAL(i, k, s) ${n}_local[(i) * ${panel.depth * panel.pitch} + ((k) * ${panel.pitch} + (s))]
+#define ${n.upper()}_LOCAL(buffer, k, s) \
+    ${n}_local[(buffer) * ${panel.depth * panel.pitch} + ((k) * ${panel.pitch} + (s))]
 </%def>
 
 ## The reader of the operand: _strided or _gather.

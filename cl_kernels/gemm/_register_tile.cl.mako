@@ -1,11 +1,12 @@
-## The register tile of one work-item: item_m x item_n sums, named acc<row>_<column block>.
+## The register tile of one work-item of gemm: item_m x item_n sums, named acc<row>_<column block>.
 ##
 ## A warp has lanes_m x lanes_n work-items.  The rows (columns) of a work-item are in blocks of `width` adjacent ones,
 ## which are lanes_m * width (lanes_n * width) apart, so that adjacent work-items read adjacent blocks:
 ##
 ##   lane of each row       | 0 0 0 0 | 1 1 1 1 | ... | 0 0 0 0 | 1 1 1 1 | ...   (width 4, 2 blocks)
 ##
-## tile: portable_gpu.ops.gemm.tiled.tile.RegisterTile.
+## tile: portable_gpu.ops.gemm.tiled.tile.RegisterTile.  A fragment is what a work-item reads for one step of k: a block
+## of a column of A, or of a row of B.  A_LOCAL, B_LOCAL, A_PITCH, B_PITCH: see _panel.
 
 ## Declare the work-item's warp and lane, its first row and column in the tile, and its sums.
 <%def name="place(tile)">
@@ -17,7 +18,7 @@
 % endfor
 </%def>
 
-## Point a_from and b_from to the fragments of step 0 of k in one pair of panels.
+## Point a_from and b_from, variables in scope, to the fragments of step 0 of k in one pair of panels.
 <%def name="point(buffer)">
     a_from = &A_LOCAL(${buffer}, 0, item_row);
     b_from = &B_LOCAL(${buffer}, 0, item_col);
@@ -46,7 +47,7 @@
 % endfor
 </%def>
 
-## Multiply all steps of k of one tile.
+## Multiply all `depth` steps of k of one pair of panels.
 <%def name="steps(tile, depth)">
     #pragma unroll ${tile.unroll}
     for (int s = 0; s < ${depth}; ++s) {
@@ -56,9 +57,9 @@
     }
 </%def>
 
-## Multiply all steps of k of one tile, whose first fragments are already in the registers p.  The fragments of the next
-## step are loaded to the registers q while those of this step are multiplied, and so in turn.  `depth` is even.  `turn`
-## switches to the next tile before the last step is multiplied.
+## Multiply all `depth` steps of k of one pair of panels, whose first fragments are already in the registers p.  The
+## fragments of the next step are loaded to the registers q while those of this step are multiplied, and so in turn.
+## `depth` is even.  turn: statements that switch to the next pair of panels, before the last step is multiplied.
 <%def name="steps_ahead(tile, depth, turn)">
     #pragma unroll ${tile.unroll}
     for (int s = 0; s < ${depth - 2}; s += 2) {

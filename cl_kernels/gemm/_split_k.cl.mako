@@ -10,10 +10,14 @@
 ## This is executed by all `items` work-items that hold sums of a tile.  Those of the last group continue with the sums
 ## of all parts; the others return.
 ##
-## sums  Sums: their names and types      item  number of the work-item
+## sums  portable_gpu.codegen.operators.Sums: their names and types      item  number of the work-item
 ## slot, part, splits  the number of the tile in `partial` and `counters`, of the part, and of all parts
+## In scope: is_last, a __local uint.
 <%def name="add_parts(sums, item, items, slot, part, splits)">
-<% size, words = sums.words * items, range(0, sums.words, sums.words_each) %>\
+<%
+size = sums.words * items  # words of a part
+words = range(0, sums.words, sums.words_each)  # the first word of each sum
+%>\
             {
                 volatile __global uint *at = partial + (${slot}) * (long)${splits} * ${size} + ${item};
 % for word, name in zip(words, sums.names):

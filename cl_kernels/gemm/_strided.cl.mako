@@ -1,9 +1,11 @@
-## The reader of a panel whose operand has two strides (see _panel, which explains place, load and advance): element (s,
-## k) is at s * s_stride + k * k_stride.
+## The reader of a panel of gemm whose operand has two strides (see _panel, which explains place, load and advance):
+## element (s, k) is at s * s_stride + k * k_stride.
 <%namespace name="either_way" file="/gemm/_either_way.cl.mako"/>
 
-## Positions in memory (NAME_at0 ...) are bytes from the panel's start.  GPUs add an unsigned 32-bit offset to an
-## address that is the same for all work-items without extra instructions.
+## Of load i: NAME_s<i>, NAME_k<i>, its row and its k in the panel; NAME_at<i>, its position in memory, in bytes from
+## the panel's start; NAME_r<i>, its register, or two of them with pairs across k.  NAME_last: the last row from which a
+## load may begin.  GPUs add an unsigned 32-bit offset to an address that is the same for all work-items without extra
+## instructions.
 <%def name="place(panel, first, count, begin)">
 <% n, w, type = panel.name, panel.width, panel.offset_type %>
     ${n} += ${first} * ${n}_${panel.s_stride}${f" + {begin} * {n}_{panel.k_stride}" if begin != "0" else ""};
@@ -21,7 +23,7 @@
 ${elements(panel) if ends else vectors(panel)}
 </%def>
 
-## All loads, as vectors; and each element by itself, those from `tail` on as zeros.
+## All loads, as vectors.
 <%def name="vectors(panel)">
 <% n = panel.name %>
 % for i in range(panel.loads):
@@ -32,6 +34,7 @@ ${elements(panel) if ends else vectors(panel)}
 % endfor
 </%def>
 
+## The same, each element by itself; those of steps of k from `tail` on are zeros.
 <%def name="elements(panel)">
 <% n, w = panel.name, panel.width %>
 % for i in range(panel.loads):

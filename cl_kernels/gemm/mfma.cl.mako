@@ -10,9 +10,12 @@
 ##   +----+----+                so that a lane can read adjacent elements.  The sums of a lane are in
 ##   wave_m, waves_m = 2        one column of a square, in the rows that instruction.row gives.
 ##
+## A step has eight chunks along k.  The lanes of a wavefront read `slices` of them at a time, one for each `side`
+## lanes, so a step takes 8 / slices passes.  The variable `lane` is the number of a lane in its slice.
+##
 ## policy  MfmaPolicy       a, b  Lines: how an operand is copied to local memory
 ## instruction  MatrixInstruction: its operands, and which lane holds which elements
-## split, tail  whether k is divided into parts (_split_k); whether a part is not a multiple of a step
+## split, tail  whether k is divided into parts (_split_k); whether a part of k is not a multiple of a step
 ## types        the C type of the elements of each operand
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="epilogue" file="/common/epilogue.cl.mako"/>

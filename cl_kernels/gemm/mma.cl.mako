@@ -7,7 +7,7 @@
 ##          +--+--+--+--+                              memory, `stages` steps of k ahead.  Each warp
 ##   2g     |  |  |  |  |   lane / 4 = g               then reads its fragments and multiplies.  It
 ##   2g + 1 |  |  |  |  |                              reads a step's first fragments one step ahead.
-##          +--+--+--+--+
+##          +--+--+--+--+                              The picture is one square of a warp.
 ##
 ## Rows, columns and steps of k may be assigned to the instruction's indices in any way that both operands
 ## share.  They are assigned so that a lane reads and stores adjacent elements.
@@ -35,7 +35,7 @@
 rank = len(problem.batch)
 stages, depth, group = policy.stages, a.depth, policy.group_size
 distance = stages - 2  # warps may be two steps apart
-forms = {x.name: mma.module.how(a, b, x) for x in (a, b)}
+forms = {x.name: mma.module.form_of(a, b, x) for x in (a, b)}
 sums = [f"d{i}_{j}_{r}" for i in range(policy.blocks) for j in range(2 * policy.pairs) for r in range(4)]
 outputs = ["c"] + [f"e{i}" for i in range(len(problem.extras))]
 %>
@@ -69,14 +69,16 @@ ${output.scratch(policy)}
 ${barriers.start(policy, group, group // 32)}
     barrier(CLK_LOCAL_MEM_FENCE);
     const int chunk = t % 8, line = t / 8;
+    // In bytes of local memory: place_NAME, of this work-item's first copied chunk in a stage; NAME_lane: see _mma.
 % for name, form in forms.items():
     const uint place_${name} = 128 * line + ((chunk ^ ${mma.module.swizzle(form, "line")}) << 4),
         ${name}_lane = ${mma.module.lane(form)};
 % endfor
     const int rows_at = warp / ${policy.warps_n} * ${16 * policy.blocks},
         cols_at = warp % ${policy.warps_n} * ${16 * policy.pairs};
-    int stage = 0, ahead = 0;
-    uint phase = 0, ahead_phase = 1;
+    // The stages that are multiplied and copied next, and the parities of the phases for which they wait.
+    int stage = 0, stage_ahead = 0;
+    uint phase = 0, phase_ahead = 1;
 ${units.loop(policy, ["a", "b"] + outputs, types, problem, depth, True, True)}
             a += k_first * a_col;
             b += k_first * b_row;
