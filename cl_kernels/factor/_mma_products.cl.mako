@@ -1,24 +1,28 @@
 ## The products of a tile V (64 x 64, see _tile) of float64 by the matrix instruction of NVIDIA's warps (gemm/_mma).
-## Warp w sums 32 rows from 32 (w % 2) on and 16 columns from 16 (w / 2) on, in squares of 16 x 8: lane 4 g + q has rows
-## 2g and 2g + 1, columns 2q and 2q + 1 of each.  Defs: see _sums.  Panels in local memory have a pitch of 68 (_panels).
+## Warp w sums 32 rows from 32 (w % 2) on and 16 columns from 16 (w / 2) on, in squares of 16 x 8.  Of the square (i,
+## j), lane 4 g + quad has the sums NAME<i>_<j>_<2 h + e>, of row 2g + h and column 2 quad + e, for h, e = 0, 1.
+## The defs are described in _sums; _tile has the variables in scope.  Panels in local memory have a pitch of 68
+## (_panels).
 <%namespace name="mma" file="/gemm/_mma.cl.mako"/>
 
 ## wide: whether by the instruction for 16 steps of k at a time, where there is one.
 <%def name="define(wide=True)">${mma.instructions(wide and target.matrix_units == 'wgmma')}</%def>
 
+## Declare the lane's first row and the warp's first column in V.
 <%def name="declare()">\
 const int warp = t / 32, g = t % 32 / 4, quad = t % 4;
     const int mma_row = 32 * (warp % 2) + 2 * g, mma_col = 16 * (warp / 2);
 </%def>
-<%def name="sums(d)">\
+<%def name="sums(name)">\
 % for i in range(2):
-    double ${", ".join(f"{d}{i}_{j}_{r} = 0" for j in range(2) for r in range(4))};
+    double ${", ".join(f"{name}{i}_{j}_{r} = 0" for j in range(2) for r in range(4))};
 % endfor
 </%def>
 
-## Start the sums d with -C, so that V = -d at the end (values beyond the matrix: see _tile's input).  The tile has the
-## columns from f0 on, and the rows from s0 on, or from f0 on if the argument s is "f" (a tile of the diagonal).
-<%def name="input(source, d='d', s='s')">\
+## Start the sums with -C, so that V is their negative at the end (values beyond the matrix: see _tile's input).  The
+## tile has the columns from f0 on, and the rows from s0 on, or from f0 on if the argument s is "f" (a tile of the
+## diagonal).
+<%def name="input(source, name, s)">\
 <%
 on_diagonal = "row == col" if s == "f" else "s == f && row == col"
 lower = "row <= col" if s == "f" else "(s < f || row <= col)"
@@ -28,17 +32,17 @@ lower = "row <= col" if s == "f" else "(s < f || row <= col)"
 % for r in range(4):
     {
         const int row = mma_row + ${16 * i + r // 2}, col = mma_col + ${8 * j + r % 2} + 2 * quad;
-        ${d}${i}_${j}_${r} = ${f"{on_diagonal} ? -1. : 0." if factorise else "0"};
+        ${name}${i}_${j}_${r} = ${f"{on_diagonal} ? -1. : 0." if factorise else "0"};
         if (row < left_${s} && col < left_f${f" && {lower}" if factorise else ""})
-            ${d}${i}_${j}_${r} = -${source}[(${s}0 + row) * ${source}_row + (f0 + col) * ${source}_col];
+            ${name}${i}_${j}_${r} = -${source}[(${s}0 + row) * ${source}_row + (f0 + col) * ${source}_col];
     }
 % endfor
 % endfor
 % endfor
 </%def>
 
-## Add the products of 16 steps of k, whose panels are in local memory.
-<%def name="multiply(d='d', p='p_now', q='q_now')">\
+## Add the products of 16 steps of k, whose panels p and q are in local memory.
+<%def name="multiply(name, p, q)">\
 {
 % for j in range(2):
 % for r in range(4):
@@ -52,17 +56,17 @@ lower = "row <= col" if s == "f" else "(s < f || row <= col)"
                     const double a${i}_0_${r} = a${i}_${r}.x, a${i}_1_${r} = a${i}_${r}.y;
 % endfor
 % for j in range(2):
-                    MMA(${d}${i}_${j}_0, ${d}${i}_${j}_1, ${d}${i}_${j}_2, ${d}${i}_${j}_3, a${i}, b${j});
+                    MMA(${name}${i}_${j}_0, ${name}${i}_${j}_1, ${name}${i}_${j}_2, ${name}${i}_${j}_3, a${i}, b${j});
 % endfor
 % endfor
                 }
 </%def>
 
-## Subtract the sums from v, whose elements other work-items hold: the sums pass through the local memory of both
-## panels, 32 rows at a time, or 64 if there are two panels of each.  has_input: whether v has been set to C; otherwise
-## it is 0.
-<%def name="subtract_sums(v, d, has_input)">\
-<% lines = 16 * panels %>\
+## Subtract the sums from v, whose elements other work-items hold: the sums pass through the local memory of the panels,
+## 32 rows at a time, or 64 if there are two panels of each operand.  The first half of the rows is in p_part, the
+## second in q_part, with a pitch of 68.  has_input: whether v has been set to C; otherwise it is 0.
+<%def name="subtract_sums(v, name, has_input)">\
+<% lines = 16 * panels  # rows in the memory of the panels of one operand %>\
 for (int from = 0; from < 64; from += ${2 * lines}) {
 % for i in range(2):
         {
@@ -72,8 +76,8 @@ for (int from = 0; from < 64; from += ${2 * lines}) {
                     + 2 * quad;
 % for j in range(2):
 % for h in range(2):
-                to[${68 * h + 8 * j}] = ${d}${i}_${j}_${2 * h};
-                to[${68 * h + 8 * j + 1}] = ${d}${i}_${j}_${2 * h + 1};
+                to[${68 * h + 8 * j}] = ${name}${i}_${j}_${2 * h};
+                to[${68 * h + 8 * j + 1}] = ${name}${i}_${j}_${2 * h + 1};
 % endfor
 % endfor
             }
@@ -88,12 +92,12 @@ for (int from = 0; from < 64; from += ${2 * lines}) {
 <% lines = 16 * panels %>\
 barrier(CLK_LOCAL_MEM_FENCE);
         {
-            const int row = ${depth} * y - from;
+            const int row = ${item_rows} * y - from;
             if (row >= 0 && row < ${2 * lines}) {
                 __local const value_t *sum = (row < ${lines} ? p_part + row * 68 : q_part + (row - ${lines}) * 68) + x;
-% for i in range(depth):
-% for j in range(16 // depth):
-                ${v}${i}_${j} ${'-= ' if has_input else '= -'}sum[${i * 68 + 4 * depth * j}];
+% for i in range(item_rows):
+% for j in range(16 // item_rows):
+                ${v}${i}_${j} ${'-= ' if has_input else '= -'}sum[${i * 68 + 4 * item_rows * j}];
 % endfor
 % endfor
             }

@@ -1,5 +1,5 @@
-## A pair of tiles of a Cholesky factor that one group computes: W on the diagonal, and V at its left.  See
-## tiles.
+## A pair of tiles of a Cholesky factor that one group of tiles computes: W on the diagonal, and V at its left.  _tile
+## has the variables in scope.
 ##
 ##           s     f
 ##        +-----+             W = C - sum over k of L(f, k) L(f, k)^H.  The terms k < s are subtracted with those
@@ -13,12 +13,12 @@
 <%namespace name="solve" file="/factor/_tile_solve.cl.mako"/>
 <%namespace name="factor" file="/factor/_tile_factor.cl.mako"/>
 
-## Subtract the products of V's remaining rows, from first_remaining on, from W, in steps of 16 rows, which are stored
-## in local memory again.
+## Subtract the products of V's remaining rows, from first_remaining on, from W, in steps of 16 rows.  The work-items
+## that hold these store them in local memory once more.
 <%def name="subtract_remaining_rows()">\
 for (int from = first_remaining; from < 64; from += 16) {
-            __local value_t *shared_rows = solved + y * ${depth} % 16 * 68;
-            if (y * ${depth} / 16 == from / 16) {
+            __local value_t *shared_rows = solved + y * ${item_rows} % 16 * 68;
+            if (y * ${item_rows} / 16 == from / 16) {
                 ${solve.share_rows()}
             }
             barrier(CLK_LOCAL_MEM_FENCE);
@@ -30,7 +30,7 @@ for (int from = first_remaining; from < 64; from += 16) {
 ## Subtract the products of the 16 rows of V in local memory from W.
 <%def name="subtract_rows()">\
 % if not problem.elem.complex:
-${sums.multiply("e", "solved", "solved")}
+${sums.multiply("sum_w", "solved", "solved")}
 % else:
 ${panel.subtract("w", "solved", "solved", 16, "CONJ", 4)}
 % endif
@@ -51,13 +51,13 @@ if (s >= 0) {
         ${subtract_remaining_rows()}
 % endif
 % if not problem.elem.complex:
-        ${sums.subtract_sums("w", "e")}
+        ${sums.subtract_sums("w", "sum_w")}
 % endif
         s = f;
         s0 = f0;
         left_s = left_f;
-% for i in range(depth):
-% for j in range(16 // depth):
+% for i in range(item_rows):
+% for j in range(16 // item_rows):
         v${i}_${j} = w${i}_${j};
 % endfor
 % endfor

@@ -1,10 +1,12 @@
-## Panels of P and Q, the factors of a tile's products V -= P Q: see tiles and _tile.  A panel has 16 steps of k, and in
-## each step 64 lines: rows of P, or columns of Q.  In local memory element (step, line) is at 68 step + line; a pitch
-## of 68 instead of 64 puts steps into different banks.
+## Panels of P and Q, the factors of a tile's products V -= P Q, in factor/tiles and the kernels of fronts that have
+## tiles: see _tile.  A panel has 16 steps of k, and in each step 64 lines: rows of P, or columns of Q.  In local memory
+## element (step, line) is at 68 step + line; a pitch of 68 instead of 64 puts steps into different banks.
 
-## fetch: load a panel to registers NAME0 ... NAME3; put: store these in local memory.  A work-item has four elements.
-## line, step: strides of `source`.  lines, steps: how many exist; others are zeros (without `steps` all 16 exist).
-## number: an expression for the place of a step.  along: whether steps of a line, not lines, are neighbours in memory.
+## fetch: load a panel to registers NAME0 ... NAME3; put: store these in the panel at `part` in local memory.  A
+## work-item has four elements, at the places that `place` declares.
+## source: the pointer to the panel; line, step: its strides, in elements.  lines, steps: how many exist; others are
+## zeros (without `steps` all 16 exist).  number: a C expression for the place of `step` in memory, if that is another
+## one.  along: whether steps of a line, not lines, are neighbours in memory.  conjugation: CONJ, or nothing.
 <%def name="place(along, i)">\
 const int step = ${f"t % 4 + {4 * i}" if along else f"t / 64 + {4 * i}"}, line = ${"t / 4" if along else "t % 64"};\
 </%def>
@@ -19,7 +21,7 @@ const int step = ${f"t % 4 + {4 * i}" if along else f"t / 64 + {4 * i}"}, line =
 { ${place(along, i)} ${part}[step * 68 + line] = ${conjugation}(${name}${i}); }
 % endfor
 </%def>
-## Load the panels of P and Q from step k on.
+## Load the panels of P and Q from step k on to p0 ... p3 and q0 ... q3.
 <%def name="fetch_p(k, steps='')">\
 ${fetch("p", f"l + s0 * l_row + ({k}) * l_col", "l_row", "l_col", "left_s", p_along, steps)}\
 </%def>
@@ -27,36 +29,39 @@ ${fetch("p", f"l + s0 * l_row + ({k}) * l_col", "l_row", "l_col", "left_s", p_al
 <% x, line, step = ("l", "l_row", "l_col") if factorise else ("v", "v_col", "v_row") %>\
 ${fetch("q", f"{x} + f0 * {line} + ({k}) * {step}", line, step, "left_f", q_along, steps)}</%def>
 
-## Declare the elements of one step, `source`: NAME0 ... of a work-item's rows, or of its columns (see _tile).
+## Declare the elements of the step that begins at `source`: NAME0 ... of a work-item's rows, or of its columns (see
+## _tile).
 <%def name="rows(name, source)">\
 % if problem.elem.complex:
-const value_t ${", ".join(f"{name}{i} = ({source})[{depth} * y + {i}]" for i in range(depth))};
+const value_t ${", ".join(f"{name}{i} = ({source})[{item_rows} * y + {i}]" for i in range(item_rows))};
 % else:
-const real4_t ${", ".join(f"{name}s{i} = *(__local const real4_t *)(({source}) + {depth} * y + {4 * i})"
-    for i in range(depth // 4))};
-                const value_t ${", ".join(f"{name}{i} = {name}s{i // 4}.s{i % 4}" for i in range(depth))};
+const real4_t ${", ".join(f"{name}s{i} = *(__local const real4_t *)(({source}) + {item_rows} * y + {4 * i})"
+    for i in range(item_rows // 4))};
+                const value_t ${", ".join(f"{name}{i} = {name}s{i // 4}.s{i % 4}" for i in range(item_rows))};
 % endif
 </%def>
 <%def name="columns(name, source)">\
-const value_t ${", ".join(f"{name}{j} = ({source})[x + {4 * depth * j}]" for j in range(16 // depth))};
+const value_t ${", ".join(f"{name}{j} = ({source})[x + {4 * item_rows * j}]" for j in range(16 // item_rows))};
 </%def>
 
-## Subtract the products of the first `steps` steps of two panels from v.  conjugation: CONJ, for p, or nothing.
+## Subtract the products of the first `steps` steps of the panels p and q from v.  conjugation: CONJ, for p, or nothing.
+## unroll: how many steps the compiler unrolls.
 <%def name="subtract(v, p, q, steps, conjugation='', unroll='')">\
 #pragma unroll ${unroll}
                 for (int step = 0; step < ${steps}; ++step) {
                     ${rows("a", f"{p} + step * 68")}
                     ${columns("b", f"{q} + step * 68")}
-% for i in range(depth):
-% for j in range(16 // depth):
+% for i in range(item_rows):
+% for j in range(16 // item_rows):
                     SUBTRACT(${v}${i}_${j}, ${conjugation}(a${i}), b${j});
 % endfor
 % endfor
                 }
 </%def>
 
-## The same for a solve with fronts (fronts/tiles): L's rows below a front's own columns; the X of such a row is row
-## `row[k]` of the whole right-hand side, x_all.
+## fetch_p and fetch_q for the backward solve with fronts (fronts/solve), over L's rows k below a front's own columns:
+## `below` points to the first of them, and the X of row k is row `row[k]` of the whole right-hand side, x_all, which
+## has `count` columns.
 <%def name="fetch_p_below(k, steps)">\
 ${fetch("p", f"below + s0 * l_row + ({k}) * leading", "l_row", "leading", "left_s", p_along, steps)}\
 </%def>

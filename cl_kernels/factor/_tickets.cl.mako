@@ -1,17 +1,23 @@
-## The tile of a ticket, the flags for which its group waits, and the flag that it sets (see group/waiting), in tiles
-## and fronts/tiles, whose names are used.  Each tile of each matrix has a flag, by rows: tile (f, s) of a factor at
-## f (f + 1) / 2 + s, tile (s, f) of a solution at s tiles_f + f.  tiles_s, tiles_f: numbers of tiles.
+## The tile of a ticket, the flags for which its group waits, and the flag that it sets (see group/waiting), in tiles,
+## fronts/tiles and fronts/solve.  _tile has the variables in scope.
+##
+##   counters   | next ticket | groups that are done | flags of matrix 0 | flags of matrix 1 | ...
+##
+## Each tile of each matrix has a flag: tile (f, s) of a factor at f (f + 1) / 2 + s, tile (s, f) of a solution at
+## s tiles_f + f.  tiles_s, tiles_f: numbers of tiles along s and along f.
 <%namespace name="waiting" file="/group/waiting.cl.mako"/>
 
-## Declare s and f, the row and column of the tile of ticket `task`, and `done`, the flags of its matrix.  With pairs,
-## tiles_s - 1 of the `groups` have two tiles.
+## Declare s and f, the blocks of the tile of ticket `task` of matrix `product`; `done`, the flags of its matrix; groups
+## and all_flags, the numbers of groups and of flags of the launch.  With pairs, tiles_s - 1 of the groups of a matrix
+## have two tiles.
 <%def name="tile()">\
 % if factorise:
 % if paired:
     // A pair is a tile of the diagonal and the tile at its left.  Group 0 has the first tile of the diagonal: s is -1.
     int s = (int)task - 1, f = (int)task;
     if (task > 1) {
-        // Of column col, first the tile in row col + 2, then the pair of the diagonal there, then the other tiles.
+        // i numbers the groups of block column col: first the tile in row col + 2, then the pair on the diagonal of
+        // that row, then the other tiles.
         int col = 0, i = (int)task - 2;
         while (i >= tiles_s - 1 - col) i -= tiles_s - 1 - col++;
         s = i == 1 ? col + 1 : col;
@@ -44,7 +50,8 @@ ${waiting.flag(f"done + {k} * tiles_f + f")}\
 % endif
 </%def>
 
-## Set the flag of the tile, and count the group as done.
+## Set the flag of the tile, and count the group as done.  The last group resets the counters; `ticket` then says
+## whether this is it.
 <%def name="finish()">\
     ${waiting.release()}\
     if (t == 0) {

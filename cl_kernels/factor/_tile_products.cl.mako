@@ -1,12 +1,14 @@
-## The products V = C - P Q of a tile: see tiles, _tile and _panels.
+## The products V = C - P Q of a tile, in factor/tiles and in tiles, solve and update of fronts.  _tile has the
+## variables in scope, _panels the panels of P and Q.
 <%namespace name="waiting" file="/group/waiting.cl.mako"/>
 <%namespace name="panel" file="/factor/_panels.cl.mako"/>
 <%namespace name="sums" file="/factor/_sums.cl.mako"/>
 <%namespace name="tile" file="/factor/_tile.cl.mako"/>
 <%namespace name="tickets" file="/factor/_tickets.cl.mako"/>
 
-## v -= P Q over k from `first` to `last`, C expressions.  The next panels are loaded while the current ones are
-## multiplied.  In fronts, `last` may be within a panel.  p, q: defs that load panels, if not those of _panels.
+## v -= P Q over k from `first` to `last`, C expressions.  The next panels are loaded to p0 ... p3 and q0 ... q3 while
+## the current ones are multiplied.  In fronts, `last` may be within a panel.  p, q: defs that load panels, if not
+## fetch_p and fetch_q of _panels.
 <%def name="products(first, last, p=None, q=None)">\
 <%
 p, q = p or panel.fetch_p, q or panel.fetch_q
@@ -30,7 +32,7 @@ value_t p0, p1, p2, p3, q0, q1, q2, q3;
                 ${sums.multiply()}
 % if paired:
                 if (has_diagonal) {
-                    ${sums.multiply("e", "q_now")}
+                    ${sums.multiply("sum_w", "q_now")}
                 }
 % endif
 % else:
@@ -54,11 +56,11 @@ value_t p0, p1, p2, p3, q0, q1, q2, q3;
 <%def name="input(source)">\
 % if not problem.elem.complex:
 ${sums.declare()}
-    ${sums.sums("d")}
+    ${sums.sums()}
 % if paired:
-    ${sums.sums("e")}
+    ${sums.sums("sum_w")}
     if (has_diagonal) {
-        ${sums.input(source, "e", "f")}
+        ${sums.input(source, "sum_w", "f")}
     }
     if (s >= 0)
 % endif
@@ -79,7 +81,7 @@ if (has_diagonal) {
 </%def>
 
 ## v -= P Q over all k: each turn waits for one step of 64 k, and covers all steps whose tiles are finished by then.
-## below: first over the u rows below the columns of a front.
+## computed: the steps that are done.  below: first over the u rows below the columns of a front.  has_input: see _sums.
 <%def name="all(below=False, has_input=False)">\
 % if below:
     {

@@ -1,5 +1,5 @@
-## The solution of a tile, V = D^-1 V, with the diagonal tile D of its rows: see tiles and _tile.  VALUE_OF_P(v) is the
-## conjugate of v if P and D are conjugated, else v.
+## The solution of a tile, V = D^-1 V, with the diagonal tile D of its rows, in factor/tiles and in tiles and solve of
+## fronts.  _tile has the variables in scope, VALUE_OF_P and SUBTRACT.
 <%namespace name="waiting" file="/group/waiting.cl.mako"/>
 <%namespace name="pair" file="/factor/_pair.cl.mako"/>
 <%namespace name="panel" file="/factor/_panels.cl.mako"/>
@@ -8,12 +8,12 @@
 ## Solve for the R rows of a work-item; d(i, k): C expressions of the elements of their R x R square of D, with
 ## reciprocals on the diagonal.
 <%def name="substitute(d)">\
-% for k in range(depth):
+% for k in range(item_rows):
                 {
-                const value_t ${", ".join(f"d{i} = {d(i, k)}" for i in range(k, depth))};
-% for j in range(16 // depth):
+                const value_t ${", ".join(f"d{i} = {d(i, k)}" for i in range(k, item_rows))};
+% for j in range(16 // item_rows):
                 v${k}_${j} = MUL(v${k}_${j}, d${k});
-% for i in range(k + 1, depth):
+% for i in range(k + 1, item_rows):
                 SUBTRACT(v${i}_${j}, d${i}, v${k}_${j});
 % endfor
 % endfor
@@ -21,16 +21,18 @@
 % endfor
 </%def>
 
-## Store the rows of a work-item in local memory, from which all others read them.
+## Store the rows of a work-item at shared_rows in local memory, from which all others read them.
 <%def name="share_rows()">\
-% for i in range(depth):
-% for j in range(16 // depth):
-                shared_rows[${i * 68 + 4 * depth * j} + x] = v${i}_${j};
+% for i in range(item_rows):
+% for j in range(16 // item_rows):
+                shared_rows[${i * 68 + 4 * item_rows * j} + x] = v${i}_${j};
 % endfor
 % endfor
 </%def>
 
-## V = D^-1 V, in steps of 16 columns of D, which has flags for each 16, and in these in steps of R rows.
+## V = D^-1 V, in steps of 16 columns of D, and in these in steps q of R rows of V.  Each step loads 16 columns of D to
+## p_part.  D's flag is the number of its columns that are done, divided by 16.  is_fetched: whether the columns of this
+## step have already been loaded to p0 ... p3.
 <%def name="solve_tile()">\
 {
             value_t p0, p1, p2, p3;
@@ -72,16 +74,16 @@
 % endif
                 }
                 barrier(CLK_LOCAL_MEM_FENCE);
-                for (int q = from / ${depth}; q < (from + 16) / ${depth}; ++q) {
-                    __local value_t *shared_rows = solved + q * ${depth} % ${16 if paired else 2 * depth} * 68;
-                    __local const value_t *d = p_part + (${depth} * q - from) * 68;
+                for (int q = from / ${item_rows}; q < (from + 16) / ${item_rows}; ++q) {
+                    __local value_t *shared_rows = solved + q * ${item_rows} % ${16 if paired else 2 * item_rows} * 68;
+                    __local const value_t *d = p_part + (${item_rows} * q - from) * 68;
                     if (y == q) {
-                        ${substitute(lambda i, k: f"d[{k} * 68 + {depth} * q + {i}]")}
+                        ${substitute(lambda i, k: f"d[{k} * 68 + {item_rows} * q + {i}]")}
                         ${share_rows()}
                     }
                     barrier(CLK_LOCAL_MEM_FENCE);
                     if (y > q) {
-                        ${panel.subtract("v", "d", "shared_rows", depth)}
+                        ${panel.subtract("v", "d", "shared_rows", item_rows)}
                     }
 % if paired:
                     if (y == q) {

@@ -1,32 +1,34 @@
-## The stores of a tile: see tiles and _tile.  by_s: whether neighbours along s are neighbours in memory; in fronts only
-## if v_row is 1, because the columns in the right half of an update are contiguous along f.
+## The stores of a tile, in factor/tiles and in tiles, solve and update of fronts.  _tile has the variables in scope.
+## by_s: whether neighbours along s are neighbours in memory; in fronts only if v_row is 1, because the columns in the
+## right half of an update are contiguous along f.
 
 ## Store the rows of a work-item, as vectors if neighbours along s are neighbours in memory.  diagonal: whether the tile
 ## is on the diagonal, so that only elements of the triangle are stored.
 <%def name="store_own(diagonal)">\
 <% e, wide = problem.elem, 16 // problem.elem.itemsize %>\
-% for j in range(16 // depth):
+% for j in range(16 // item_rows):
                 {
-                    const int col = x + ${4 * depth * j};
-                    __global ${e.name}_t *to = v + (s0 + ${depth} * y) * v_row + (f0 + col) * v_col;
-                    const int rows = col < left_f ? left_s - ${depth} * y : 0;
+                    const int col = x + ${4 * item_rows * j};
+                    __global ${e.name}_t *to = v + (s0 + ${item_rows} * y) * v_row + (f0 + col) * v_col;
+                    const int rows = col < left_f ? left_s - ${item_rows} * y : 0;
 % if not e.complex:
-                    if (v_row == 1 && rows >= ${depth}${f" && {depth} * y + {depth - 1} <= col" if diagonal else ""}
+                    if (v_row == 1 && rows >= ${item_rows}
+                        ${f"&& {item_rows} * y + {item_rows - 1} <= col" if diagonal else ""}
                         && ((ulong)to & 15) == 0) {
-% for i in range(0, depth, wide):
+% for i in range(0, item_rows, wide):
                         *(__global ${e.real}${wide} *)(to + ${i}) =
                             (${e.real}${wide})(${", ".join(f"v{i + k}_{j}" for k in range(wide))});
 % endfor
                     } else
 % endif
                     {
-% for i in range(depth):
+% for i in range(item_rows):
 <%
 value = f"v{i}_{j}"
 if diagonal and e.complex:
-    value = f"({depth} * y + {i} == col ? AS_VALUE(REAL({value})) : {value})"
+    value = f"({item_rows} * y + {i} == col ? AS_VALUE(REAL({value})) : {value})"
 %>\
-                        if (${i} < rows${f" && {depth} * y + {i} <= col" if diagonal else ""})
+                        if (${i} < rows${f" && {item_rows} * y + {i} <= col" if diagonal else ""})
                             ${e.name}_store(to, ${value});
                         to += v_row;
 % endfor
@@ -35,7 +37,8 @@ if diagonal and e.complex:
 % endfor
 </%def>
 
-## Store zeros above L's diagonal, in rows `begin` to `end` of L and its 64 columns from f0 on.
+## Store zeros above L's diagonal, in the rows from `begin` to before `end` of L and its 64 columns from f0 on.  The
+## matrix has m columns.
 <%def name="zeros(begin, end)">\
 for (long i = 64 * (${begin}) + t; i < 64 * (${end}); i += 256) {
         const long row = i / 64, col = f0 + i % 64;
@@ -61,10 +64,10 @@ ${problem.elem.name}_store(${at}, ${f"{problem.elem.name}_load({at}) + " if adds
         // the panels' memory alternately, so that one barrier suffices.  A pitch of 17 puts columns into different
         // banks.
         __local value_t *stage = from & 16 ? q_part : p_part;
-        if (y / ${16 // depth} == from / 16) {
-% for i in range(depth):
-% for j in range(16 // depth):
-            stage[(x + ${4 * depth * j}) * 17 + ${depth} * y % 16 + ${i}] = v${i}_${j};
+        if (y / ${16 // item_rows} == from / 16) {
+% for i in range(item_rows):
+% for j in range(16 // item_rows):
+            stage[(x + ${4 * item_rows * j}) * 17 + ${item_rows} * y % 16 + ${i}] = v${i}_${j};
 % endfor
 % endfor
         }
@@ -83,11 +86,11 @@ ${problem.elem.name}_store(${at}, ${f"{problem.elem.name}_load({at}) + " if adds
         } else
 % endif
 % if chosen_at_run_time or not by_s:
-        if (y / ${16 // depth} == from / 16) {
-% for i in range(depth):
-% for j in range(16 // depth):
+        if (y / ${16 // item_rows} == from / 16) {
+% for i in range(item_rows):
+% for j in range(16 // item_rows):
             {
-                const int row = ${depth} * y + ${i}, col = x + ${4 * depth * j};
+                const int row = ${item_rows} * y + ${i}, col = x + ${4 * item_rows * j};
                 if (row < left_s && col < left_f) {
                     ${stored(f"v{i}_{j}")}
                 }

@@ -23,8 +23,8 @@
 ## unit, conj  whether L has a unit diagonal, and whether P and D are conjugated
 ## p_along, q_along      whether neighbours along k are neighbours in memory    by_s  the same for V along s
 ## mma         whether products are by matrix instructions (float64)    paired   whether there are pairs
-## depth       rows of V that a work-item has: see _tile    panels   1 or 2 of each operand in local memory
-## in_fronts, adds   False: see fronts/tiles and fronts/update, which have the same parts
+## item_rows   rows of V that a work-item has: see _tile    panels   1 or 2 of each operand in local memory
+## in_fronts, adds   whether this is a kernel of fronts; whether stores add to V (fronts/update): here both are False
 <%namespace name="group" file="/group/group.cl.mako"/>
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="epilogue" file="/common/epilogue.cl.mako"/>
@@ -80,9 +80,9 @@ ${operands.locate(names, rank, "product")}
     const long f0 = 64l * f;
     ${"" if paired else "const "}int left_s = (int)min(n - s0, 64l);
     const int left_f = (int)min(m - f0, 64l);
-    value_t ${", ".join(f"v{i}_{j}" for i in range(depth) for j in range(16 // depth))};
+    value_t ${", ".join(f"v{i}_{j}" for i in range(item_rows) for j in range(16 // item_rows))};
 % if paired:
-    value_t ${", ".join(f"w{i}_{j}" for i in range(depth) for j in range(16 // depth))};
+    value_t ${", ".join(f"w{i}_{j}" for i in range(item_rows) for j in range(16 // item_rows))};
 % endif
 % if factorise and separate:
     ${memory.zeros(*(("max(s0, 0l)", "has_diagonal ? f0 + 64 : s0 + 64") if paired else ("s0", "s0 + 64")))}

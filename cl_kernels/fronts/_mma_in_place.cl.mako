@@ -12,7 +12,7 @@ const int right = left_f - mma_col - 2 * quad, down = left_s - mma_row;
 % for i in range(2):
 % for r in range(2):
             if (${16 * i + r} < down && ${16 * i + r} <= below + ${8 * j + h})
-                to[${16 * i + r}] -= d${i}_${j}_${2 * r + h};
+                to[${16 * i + r}] -= sum_v${i}_${j}_${2 * r + h};
 % endfor
 % endfor
         }
@@ -26,7 +26,7 @@ const int right = left_f - mma_col - 2 * quad, down = left_s - mma_row;
 % for j in range(2):
 % for h in range(2):
             if (${8 * j + h} < right && ${16 * i + r} <= below + ${8 * j + h})
-                to[${8 * j + h}] -= d${i}_${j}_${2 * r + h};
+                to[${8 * j + h}] -= sum_v${i}_${j}_${2 * r + h};
 % endfor
 % endfor
         }

@@ -42,11 +42,11 @@ void ${kernel("solve")}
 {
     // p_part to ready_end, and the variables below, are used by the defs of factor/.
     __local value_t p_part[${16 * 68 * panels}] __attribute__((aligned(32)));
-    __local value_t solved[${2 * depth * 68}] __attribute__((aligned(32)));
+    __local value_t solved[${2 * item_rows * 68}] __attribute__((aligned(32)));
     __local value_t q_part[${16 * 68 * panels}] __attribute__((aligned(32)));
     __local uint ticket;
     __local int ready_end;
-    const int t = get_local_id(0), y = t / ${4 * depth}, x = t % ${4 * depth};
+    const int t = get_local_id(0), y = t / ${4 * item_rows}, x = t % ${4 * item_rows};
     if (t == 0) ticket = ${waiting.ticket()};
     barrier(CLK_LOCAL_MEM_FENCE);
     const int4 task = tasks[ticket / tiles_f];
@@ -72,23 +72,23 @@ ${front_.front("task.x", only=("columns", "rows", "panel", "leading", "row_start
     __global ${e.name}_t *v = x_all + first * count;
     contributions += contributions_offset;
 % endif
-    value_t ${", ".join(f"v{i}_{j}" for i in range(depth) for j in range(16 // depth))};
-% for i in range(depth):
-% for j in range(16 // depth):
+    value_t ${", ".join(f"v{i}_{j}" for i in range(item_rows) for j in range(16 // item_rows))};
+% for i in range(item_rows):
+% for j in range(16 // item_rows):
     v${i}_${j} = (value_t)(0);
     if (is_own && ${exists(i, j)}) v${i}_${j} =
-        ${e.name}_load(v + (s0 + ${depth} * y + ${i}) * v_row + f0 + x + ${4 * depth * j});
+        ${e.name}_load(v + (s0 + ${item_rows} * y + ${i}) * v_row + f0 + x + ${4 * item_rows * j});
 % endfor
 % endfor
 % if not backward:
     __global const int *start = taken_start + first + row_start + s0;
-% for i in range(depth):
-    if (${depth} * y + ${i} < left_s) {
-        const int end = start[${depth} * y + ${i + 1}];
-        for (int k = start[${depth} * y + ${i}]; k < end; ++k) {
+% for i in range(item_rows):
+    if (${item_rows} * y + ${i} < left_s) {
+        const int end = start[${item_rows} * y + ${i + 1}];
+        for (int k = start[${item_rows} * y + ${i}]; k < end; ++k) {
             __global const ${e.name}_t *contribution = contributions + taken[k] * count + f0 + x;
-% for j in range(16 // depth):
-            if (x + ${4 * depth * j} < left_f) v${i}_${j} += ${e.name}_load(contribution + ${4 * depth * j});
+% for j in range(16 // item_rows):
+            if (x + ${4 * item_rows * j} < left_f) v${i}_${j} += ${e.name}_load(contribution + ${4 * item_rows * j});
 % endfor
         }
     }
@@ -109,4 +109,4 @@ ${front_.front("task.x", only=("columns", "rows", "panel", "leading", "row_start
     ${tickets.finish()}
 }
 ## An expression: whether element v<i>_<j> of this work-item exists.
-<%def name="exists(i, j)">${depth} * y + ${i} < left_s && x + ${4 * depth * j} < left_f</%def>
+<%def name="exists(i, j)">${item_rows} * y + ${i} < left_s && x + ${4 * item_rows * j} < left_f</%def>

@@ -54,7 +54,7 @@ ${front_.front("task.x", only=("columns", "rows", "panel", "leading"))}
     const long l_row = leading, l_col = 1, v_row = 1, v_col = leading;
     volatile __global uint *done = counters + 2 + task.w;
     const int needed_steps = s;
-    value_t ${", ".join(f"v{i}_{j}" for i in range(depth) for j in range(16 // depth))};
+    value_t ${", ".join(f"v{i}_{j}" for i in range(item_rows) for j in range(16 // item_rows))};
     ${products.input("v")}
     ${products.all()}
     if (s == f) {

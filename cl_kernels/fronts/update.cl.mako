@@ -39,7 +39,7 @@ void ${kernel("update")}
     __local value_t q_part[${16 * 68 * panels}] __attribute__((aligned(32)));
     const int t = get_local_id(0);
 % if not mma:
-    const int y = t / ${4 * depth}, x = t % ${4 * depth};
+    const int y = t / ${4 * item_rows}, x = t % ${4 * item_rows};
 % endif
     const int4 task = tiles[first_tile + get_group_id(0)];
     const int s = task.y, f = task.z;
@@ -52,7 +52,7 @@ ${front_.front("task.x", only=("columns", "rows", "panel", "leading", "update"))
     __global const ${e.name}_t *l = factor + panel;
     const long l_row = leading, l_col = 1;
 % if not mma:
-    value_t ${", ".join(f"v{i}_{j} = (value_t)(0)" for i in range(depth) for j in range(16 // depth))};
+    value_t ${", ".join(f"v{i}_{j} = (value_t)(0)" for i in range(item_rows) for j in range(16 // item_rows))};
 % endif
 % if not e.complex:
     ${sums.declare()}

@@ -3,17 +3,19 @@
 ## columns and steps of k, if both operands have the same.  In the order here one load gives all elements of a lane.  If
 ## k is across the lines of w, pairs along k are combined from two loads.
 ##
-##   w_..._u, x_..._u   the loaded values of the u-th step in flight
-##   d<i>_<s>_0 ... 3   sums of the i-th 16 rows and the s-th 8 vectors
+##   w_<j>_<u>, w_<r>_<h>_<u>   of the u-th step in flight: w of k's step j (across), or of row 16 r + 8 h + g (along)
+##   x_<s>_<u>                  of the u-th step in flight: x of vector 8 s + g
+##   d<i>_<s>_<r>               the r-th of four sums of the i-th 16 rows and the s-th 8 vectors
 ##
-## elem, blocks, across, x_wide, Q: as in skinny.
+## elem, blocks, across, x_wide, Q: as in skinny.  In scope: g, q, warp; top, the group's first row; last, where its k
+## ends.
 <%!
 def sets(Q):
     """The numbers of the sets of 8 vectors; an instruction multiplies one set."""
     return range(-(-Q // 8))
 
 def depth(across):
-    """The steps of k that all lanes load at a time, and those that one lane loads."""
+    """The steps of k that a warp loads at a time, and those that one lane loads."""
     return (16, 4) if across else (32, 8)
 
 def lines(across, blocks):
@@ -62,12 +64,12 @@ static inline x_raw x_some(__global const ushort *x, long step, long k, long las
 % endfor
 </%def>
 
-## Declare, or load, the values of the u-th step in flight.  masked: whether steps of k from `last` on are zeros.
+## Declare, or load, the values of the u-th step in flight.  k: a C expression, the lane's first step of k.  masked:
+## whether steps of k from `last` on are zeros.
 <%def name="declare(u)">
         w_raw ${", ".join(f"{name}_{u}" for name in lines(across, blocks))};
         x_raw ${", ".join(f"x_{s}_{u}" for s in sets(Q))};
 </%def>
-
 <%def name="load(u, k, masked)">
 % for j, name in enumerate(lines(across, blocks)):
 <% place, at = (f"w + ({k} + {j}) * w_pitch", f"{k} + {j}") if across else (f"{name} + {k}", k) %>\
@@ -83,12 +85,12 @@ static inline x_raw x_some(__global const ushort *x, long step, long k, long las
 % endfor
 </%def>
 
+## Add the products of the u-th step in flight to the sums.
 <%def name="multiply(u)">\
 % for s in sets(Q):
 ${multiply_across(s, u) if across else multiply_along(s, u)}\
 % endfor
 </%def>
-
 <%def name="multiply_across(s, u)">
 % for i in range(blocks):
 <% first, second, third, fourth = (f"w_{j}_{u}{component(blocks, i)}" for j in range(4)) %>\
@@ -106,15 +108,13 @@ ${multiply_across(s, u) if across else multiply_along(s, u)}\
 % endfor
 </%def>
 
-<%def name="define_sums()">\
-    float ${", ".join(f"d{i}_{s}_{r} = 0" for i, s, r in sums(blocks, Q))};
+<%def name="define_sums()">    float ${", ".join(f"d{i}_{s}_{r} = 0" for i, s, r in sums(blocks, Q))};
 </%def>
-
-## Store the sums of a warp in local memory, ordered by vectors, then by rows.
+## Store the sums of a warp in local memory, in `sums`: for each warp, vector by vector, the 16 x blocks rows.
 <%def name="leave_sums()">\
-    __local float *mine = sums + warp * ${32 * len(sums(blocks, Q))};
+    __local float *warp_sums = sums + warp * ${32 * len(sums(blocks, Q))};
 % for i, s, r in sums(blocks, Q):
-    mine[(${8 * s + r % 2} + 2 * q) * ${16 * blocks}
+    warp_sums[(${8 * s + r % 2} + 2 * q) * ${16 * blocks}
         + ${f"{2 * blocks} * g + {2 * i + r // 2}" if across else f"{16 * i + 8 * (r // 2)} + g"}] = d${i}_${s}_${r};
 % endfor
 </%def>

@@ -12,7 +12,8 @@
 ##   area(problem)                the number of tiles of a product
 ##   only(problem, row, col)      ` && ...`, the condition that an element is in the triangle; nothing for all of C
 ##   inside(...)                  a C expression: whether all elements of a block are in the triangle
-##   define(problem, policy)      define triangle_tile(at, tiles_m, tiles_n, is_upper): the row x, column y of tile `at`
+##   define(problem, policy)      define triangle_tile(number, tiles_m, tiles_n, is_upper): the row x and column y, in
+##                                tiles, of the tile with this number
 ##   line(problem, type)          for row `row` of a tile and its columns from `left` on, declare `line`, the pointer to
 ##                                the first of them, and `begin` and `end`: elements begin <= x < end are stored
 ##   locate(problem, policy)      declare first_row and first_col of the tile with the number `tile`
@@ -32,21 +33,23 @@ is_upper ? (${row}) + (${rows}) - 1 <= (${col}) : (${col}) + (${cols}) - 1 <= ($
 <%def name="define(problem, policy)">\
 <% M, N, band = policy.tile_m, policy.tile_n, policy.band %>\
 % if problem.triangle:
-static inline int2 triangle_tile(int at, int tiles_m, int tiles_n, int is_upper)
+static inline int2 triangle_tile(int number, int tiles_m, int tiles_n, int is_upper)
 {
     for (int top = 0;; top += ${band}) {
         const int bottom = min(top + ${band}, tiles_m), rows = bottom - top;
+        // Columns [first, end) have elements in all tile rows of the band, columns [left, right) in some.
         const int first = is_upper ? (bottom - 1) * ${M} / ${N} : 0;
         const int end = is_upper ? tiles_n : min(((top + 1) * ${M} + ${N - 1}) / ${N}, tiles_n);
         const int left = is_upper ? top * ${M} / ${N} : end;
         const int right = is_upper ? first : min((bottom * ${M} + ${N - 1}) / ${N}, tiles_n);
-        if (at < (end - first) * rows) return (int2)(top + at % rows, first + at / rows);
-        at -= (end - first) * rows;
+        if (number < (end - first) * rows) return (int2)(top + number % rows, first + number / rows);
+        number -= (end - first) * rows;
         for (int col = left; col < right; ++col) {
+            // The first of the tile rows that have elements, and their number.
             const int above = is_upper ? top : col * ${N} / ${M};
             const int height = (is_upper ? min(((col + 1) * ${N} - 1) / ${M} + 1, bottom) : bottom) - above;
-            if (at < height) return (int2)(above + at, col);
-            at -= height;
+            if (number < height) return (int2)(above + number, col);
+            number -= height;
         }
     }
 }

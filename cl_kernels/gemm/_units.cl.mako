@@ -1,6 +1,11 @@
-## The loop of a persistent kernel over a group's tiles, and the store of its sums to C.
+## For wgmma, mma and mfma: the loop of a group over its units of the launch, and the store of sums to C.  A unit is a
+## tile of a product, or a part of a tile if k is split:
+##
+##   units   | of product 0: the first `whole` tiles | part 0 of the other tiles | part 1 | ... | of product 1: ...
+##
+## In scope: the kernel's arguments; split, policy: as in the kernel.
 <%namespace name="triangle" file="/gemm/_triangle.cl.mako"/>
-## An expression: the number of a unit's product in the launch.
+## An expression: the number of a unit's product in the launch.  partly: see `loop`.
 <%def name="product(problem, partly)">\
 unit / (${"whole + cut * splits" if partly else triangle.area(problem)})${"" if partly else " / splits"}\
 </%def>
@@ -48,12 +53,11 @@ static inline uint packed_pair(float v, float w)
 % endif
 </%def>
 
-## The head of the loop over a group's units.  A unit is a tile of a product, or a part of a tile if k is split.  The
-## head declares first_row, first_col, k_first, part, parts, length (elements of k), steps, and the pointers `names` to
-## the operands of the unit's product.  types: the types to which these point.  once: whether there is one unit and no
-## loop, because a loop needs registers.  partly: whether only the tiles after the first `whole` (a kernel argument) of
-## a product, `cut` in number, are split.  Tiles are numbered down bands of `band` tile rows, so that groups that run
-## together share cache lines.
+## The head of the loop over a group's units.  It declares first_row, first_col, k_first, part, length (elements of k),
+## steps (of `depth` elements of k), and the pointers `names` to the operands of the unit's product.  types: the types
+## to which these point.  once: whether there is one unit and no loop, because a loop needs registers.  partly: whether
+## only the tiles after the first `whole` (a kernel argument) of a product, `cut` in number, are split; then `parts` is
+## declared too.
 <%def name="loop(policy, names, types, problem, depth, once, partly=False)">
 ${pointers(names, types)}\
 % if once:
@@ -63,9 +67,10 @@ ${pointers(names, types)}\
         for (int unit = get_group_id(0); unit < units; unit += get_num_groups(0)) {
 % endif
 % if split and partly:
-            const int cut = ${triangle.area(problem)} - whole, after = unit % (whole + cut * splits) - whole;
-            const int tile = after < 0 ? after + whole : whole + after % cut;
-            const int part = after < 0 ? 0 : after / cut, parts = after < 0 ? 1 : splits;
+            // after_whole: the unit's number after those of whole tiles of its product, or negative.
+            const int cut = ${triangle.area(problem)} - whole, after_whole = unit % (whole + cut * splits) - whole;
+            const int tile = after_whole < 0 ? after_whole + whole : whole + after_whole % cut;
+            const int part = after_whole < 0 ? 0 : after_whole / cut, parts = after_whole < 0 ? 1 : splits;
 % elif split or problem.batch:
             const int tile = unit % (${triangle.area(problem)}), part = unit / (${triangle.area(problem)}) % splits;
 % else:
@@ -78,8 +83,9 @@ ${place(policy, problem)}\
 ${begin(names, types, problem, "first_product + " + capture(product, problem, split and partly))}
 </%def>
 
-## The parts of a loop's head.  pointers: the start of each operand.  place: the first row and column of the tile.
-## begin: pointers to the operands of the product with the given number.
+## The building blocks of loops' heads.  pointers: the start of each operand.  place: the first row and column of
+## the tile with the number `tile`.  Tiles are numbered down bands of `band` tile rows, so that groups that run together
+## share cache lines.  begin: pointers to the operands of the product with the given number.
 <%def name="pointers(names, types)">\
 % for name in names:
         __global ${types[name]} *const ${name}_whole = ${name} + ${name}_offset;

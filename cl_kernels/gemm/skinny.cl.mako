@@ -12,11 +12,17 @@
 ## lane / 4 = g, lane % 4 = q.
 ##
 ## The warps of a group take turns along k, with `unroll` steps in flight.  Their sums are added in local
-## memory.  With `split` the last group of a block adds the sums of its groups, in a fixed order.
+## memory.  With `split` the last group of a block adds the sums of its groups, in a fixed order:
+##
+##   partial  | part 0: vector 0: all m rows | vector 1 | ... || part 1 ...       one 32-bit word a sum
+##
+## Group g has block g / parts of the rows, and part g % parts of k: see gemv/_part, which declares block, part, first
+## and last.
 ##
 ## policy  SkinnyPolicy       elem, out   elements of w and x, and of y         Q  vectors (columns)
 ## across  as above           x_wide      whether x is read in vectors along k         blocks  of 16 rows
-## finish  operations on each element (see gemv/_put), or None
+## finish  operations on each element (see gemv/_put), or None       w_pitch, x_pitch, y_pitch   strides of lines and
+##         vectors, in elements
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="fix_up" file="/group/fix_up.cl.mako"/>
 <%namespace name="put" file="/gemv/_put.cl.mako"/>
@@ -25,8 +31,8 @@
 <%include file="/common/prelude.cl.mako"/>
 <%
 W, G, tile = policy.warps, policy.group_size, 16 * blocks
-deep, lane_k = fragments.module.depth(across)
-size = 32 * len(fragments.module.sums(blocks, Q))  # of a warp
+warp_k, lane_k = fragments.module.depth(across)  # steps of k that a warp, and a lane, loads at a time
+size = 32 * len(fragments.module.sums(blocks, Q))  # the sums of a warp
 %>
 ${element.scalar(out)}
 ${put.define(out, "float", finish)}
@@ -51,6 +57,7 @@ ${fragments.leave_sums()}\
     __local uint is_last;
     volatile __global uint *words = (volatile __global uint *)partial;
 % endif
+    // The work-items add the sums of the warps for row o of vector v.
     for (uint e = lid; e < ${Q * tile}u; e += ${G}u) {
         const long o = top + e % ${tile}u, v = e / ${tile}u;
         float sum = 0;
@@ -70,19 +77,19 @@ ${across_groups()}\
 % endif
 }
 
-## Multiply the warp's steps of k: U in flight, and then one by one to the end.
+## Multiply the warp's steps of k: U in flight, and then one by one to the end.  k: the lane's first one.
 <%def name="walk_along_k(U)">\
-    long k = first + warp * ${deep} + q * ${lane_k};
-    for (; k - q * ${lane_k} + ${(U - 1) * W * deep + deep} <= last; k += ${U * W * deep}) {
+    long k = first + warp * ${warp_k} + q * ${lane_k};
+    for (; k - q * ${lane_k} + ${(U - 1) * W * warp_k + warp_k} <= last; k += ${U * W * warp_k}) {
 % for u in range(U):
 ${fragments.declare(u)}\
-${fragments.load(u, f"(k + {u * W * deep})", False)}\
+${fragments.load(u, f"(k + {u * W * warp_k})", False)}\
 % endfor
 % for u in range(U):
 ${fragments.multiply(u)}\
 % endfor
     }
-    for (; k - q * ${lane_k} < last; k += ${W * deep}) {
+    for (; k - q * ${lane_k} < last; k += ${W * warp_k}) {
 ${fragments.declare(0)}\
 ${fragments.load(0, "k", True)}\
 ${fragments.multiply(0)}\

@@ -7,8 +7,8 @@
 ##   bytes       itemsize  pitch     16     2^35
 ##
 ## elem: the element.  depth: elements of a line of a box.  box_lines: lines of a box.  extent: elements of a line of
-## the matrix, `count` lines, `pitch` bytes apart.  The numbers of `fields` are PTX's codes: 3 is rank 4, and 3 the
-## swizzle of 128 bytes.
+## the matrix, `count` lines, `pitch` bytes apart.  The numbers of `fields` are PTX's codes: `rank` 3 means four
+## dimensions, and `swizzle_mode` 3 the swizzle of 128 bytes.
 <%include file="/common/prelude.cl.mako"/>
 <%
 elemtype = {"f16": 6, "bf16": 10, "f32": 7}[elem.name]

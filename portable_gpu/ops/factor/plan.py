@@ -302,7 +302,7 @@ def tiles_text(problem: TiledProblem, target: Target) -> Specialization:
         p_along=abs(p.l.col) <= abs(p.l.row),
         q_along=abs(v.col) <= abs(v.row),
         by_s=abs(v.col) <= abs(v.row),
-        depth=4 if p.elem.complex else 8,
+        item_rows=4 if p.elem.complex else 8,
         mma=on_matrix_units(p.elem, target),
     )
     crowded = problem.groups > _CROWDED * target.compute_units

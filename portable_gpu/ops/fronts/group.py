@@ -249,6 +249,6 @@ def _text(
         p_along=True,
         q_along=True,
         by_s=True,
-        depth=4 if elem.complex else 8,
+        item_rows=4 if elem.complex else 8,
         mma=on_matrix_units(elem, target),
     )

@@ -235,7 +235,7 @@ def solve_text(elem: Element, target: Target, backward: bool) -> Specialization:
         p_along=not backward,
         q_along=False,
         by_s=False,
-        depth=4 if elem.complex else 8,
+        item_rows=4 if elem.complex else 8,
         mma=on_matrix_units(elem, target),
     )
 
