@@ -1,8 +1,10 @@
 ## Copies of up to W matrices between memory and scratch, for cpu_cholesky_lanes: element (i, j) of the W matrices
 ## becomes a vector, in which each matrix has one lane.  E: the type of elements, with its address space.
 ##
-## Strides count elements: `line` between lines (rows or columns), `step` along a line, `apart` between matrices.
-## lanes: how many matrices there are.  `move` copies four lines at a time (common/moves).
+##   a, l    matrices in memory: `line` elements between lines (rows or columns), `step` along a line, `apart` between
+##           matrices
+##   x       scratch: n lines of n vectors of W elements
+##   lanes   how many matrices there are; `move` (common/moves) copies four of them at a time, from number w on
 <%def name="define(E, W, in_place)">
 // Copy a block of matrices to scratch, line by line.  A matrix without gaps is copied as one line.
 static inline void load_block(${E} *a, long line, long step, long apart, ${E} *x, long n, long lanes)

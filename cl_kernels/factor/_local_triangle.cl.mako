@@ -4,6 +4,7 @@
 ##   load(problem, policy)   load the triangle of matrix `which` of the group to `lower`.  If zeros are reported, set
 ##                           zeros[which] to the first column whose diagonal element is zero, or to n; columns are
 ##                           counted from the last one if the triangle is solved backwards
+## In scope: t, the number of the work-item among the LANES of a matrix; which; lower; n; l, l_row and l_col.
 <%def name="load(problem, policy)"><%
 e, T, N, LANES = problem.elem, policy.together, policy.rows, policy.side_m * policy.side_n
 STRIDE = N + 1

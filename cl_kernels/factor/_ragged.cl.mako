@@ -1,12 +1,11 @@
 ## Matrices of different sizes: kernels with `ragged` take n, offsets and strides of each from `table`, an array of
-## long.
+## long, which has five numbers for each matrix, or eight for each pair, in the order in which they are read here.
 ##
 ##   matrix(names)   read from the table, for matrix `product`: n, its offset and strides, and its index in the report
 ##   pair(n_type)    read from the table, for pair `product`: n, m, and the offsets and strides of L and of B
 ##   line(n, e)      the distance of rows in scratch, in elements, for n columns: an odd number of cache lines of
 ##                   64 bytes, so that rows are in different sets of the cache
 ## Offsets count elements from the start of the operands.  names: the operands.
-## An entry has its numbers in the order in which they are read here.
 
 <%def name="matrix(names, n_type='int')">
     __global const long *entry = table + 5 * product;

@@ -1,4 +1,4 @@
-## A step of factorisations and solves on CPUs: compute the next R rows of X = L^-1 B, in strips of NR columns.
+## A step of cpu_cholesky, cpu_solve and cpu_subtrees: compute the next R rows of X = L^-1 B, in strips of NR columns.
 ##
 ##      t: L^H                x: X above row j,      x[j .. j + R) -= sum of conj(t[k][j ..]) x[k] over k < j
 ##      +---+---------+       +-- then B -+          Then the R rows are solved in registers, by the square D
@@ -15,8 +15,8 @@
 ##       factor_rows(t, ld, inverse, j, n, failed, pivot)   the strip that begins with D; *failed: the first column
 ##                                                          below n without a positive pivot; *pivot: that pivot
 ##
-## Complex numbers: c is the sum of the products by the scalars' real parts, and d the sum of the products by their
-## imaginary parts.  d is multiplied by i once, at the end.
+## c<r>_<v>: row r, vector v (of V reals) of the R rows.  Complex numbers: c is the sum of the products by the scalars'
+## real parts, and d that by their imaginary parts; d is multiplied by i once, at the end.  C: reals of an element.
 <%def name="types(e, policy)"><% V, swapped = policy.vector, "1032547698badcfe"[: policy.vector] %>
 typedef ${e.real}${V} vec_t;
 typedef ${e.real}${V} vec_u __attribute__((aligned(${e.itemsize // e.components})));
@@ -24,7 +24,7 @@ typedef ${e.real}${V} vec_u __attribute__((aligned(${e.itemsize // e.components}
 #define TIMES_I(v) ((v).s${swapped} * (vec_t)(${", ".join(["-1", "1"] * (V // 2))}))
 </%def>
 
-## Declare `to`, the pointer to the R rows, and c{r}_{v}, these rows less the products of the rows above.
+## Declare `to`, the pointer to the R rows; c<r>_<v>, these rows less the products of the rows above; `a`, that to D.
 <%def name="inner(e, policy)"><% R, NV, V, C = policy.rows, policy.vectors, policy.vector, e.components %>
     __global const real_t *a = (__global const real_t *)t, *b = (__global const real_t *)x;
 % for r, v in [(r, v) for r in range(R) for v in range(NV)]:
@@ -48,7 +48,7 @@ typedef ${e.real}${V} vec_u __attribute__((aligned(${e.itemsize // e.components}
     __global real_t *to = (__global real_t *)(x + j * ldx);
 </%def>
 
-## Subtract the product of row r, which is known, and the number re + i im from row q.
+## Subtract the product of row r, which is known, and the number re + i im from row q.  i<v>: i times row r.
 <%def name="eliminate(e, policy, r, q, re, im)">
     ${" ".join(f"c{q}_{v} -= (vec_t)({re}) * c{r}_{v};" for v in range(policy.vectors))}
 % if e.complex:

@@ -1,4 +1,4 @@
-## The computation of 64 elements of X = L^-1 b by a group of 256: see vector and fronts/vector.
+## For vector and fronts/vector: 64 elements of X = L^-1 b by a group of 256.  steps: the column blocks before this one.
 ##
 ##          k ->                      along    L's neighbours along k are neighbours in memory: work-item t
 ##      +----+                                 has rows t / 8 and t / 8 + 32, and every eighth k from t % 8
@@ -28,8 +28,8 @@ __local value_t triangle[${64 * 65 // 2}], inverse[64], below[${64 * (9 if along
         ${", ".join(f"sum{i} = (value_t)(0)" for i in sums(along))};
 </%def>
 
-## Load the tile at pointer `l`, of which `rows` rows and `steps` k exist.  In the place of missing rows the last row is
-## loaded, and its results are not used; elements of missing k are zeros.
+## Load the tile at pointer `l`, of which `rows` rows and `steps` k exist (C expressions).  In the place of missing rows
+## the last row is loaded, and its results are not used; elements of missing k are zeros.
 <%def name="fetch(e, along, l, l_row, l_col, rows, steps)">\
 {
             const int steps_here = ${steps}, last_row = ${rows} - 1;
@@ -60,7 +60,7 @@ __local value_t triangle[${64 * 65 // 2}], inverse[64], below[${64 * (9 if along
 % endfor
 </%def>
 
-## Subtract the sums from `v_t`, which is element t of v in work-item t < 64.
+## Subtract the sums, by local memory, from `v_t`, which is element t of v in work-item t < 64.
 <%def name="subtract(along)">\
 % if along:
     below[t / 8 * 9 + t % 8] = sum0;
@@ -75,7 +75,7 @@ __local value_t triangle[${64 * 65 // 2}], inverse[64], below[${64 * (9 if along
 
 ## Subtract the products of the blocks before this one: tiles 0 to `steps` of columns.  tile(k): the pointer to tile k,
 ## its strides, and its numbers of rows and of k; has_x(k): whether work-item t has an x of it; cell(k): the cell
-## (group/cells) by which that x is published.
+## (group/cells) by which that x is published.  is_loaded: whether x_next has the x of the next block.
 <%def name="known(e, along, conj, tile, has_x, cell)">\
 {
         value_t x_next = (value_t)(0);

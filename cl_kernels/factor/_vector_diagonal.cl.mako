@@ -1,6 +1,6 @@
-## x = D^-1 v of 64 elements, with D in local memory: see _vector.  Rows of D, and elements of v, are multiplied by
-## `inverse`, the reciprocals of D's diagonal elements, so that the diagonal becomes ones.  D is packed: row i begins at
-## i (i + 1) / 2 of `triangle`.
+## x = D^-1 v of 64 elements, with D in local memory, for vector and fronts/vector.  Rows of D, and elements of v, are
+## multiplied by `inverse`, the reciprocals of D's diagonal elements, so that the diagonal becomes ones.  D is packed:
+## row i begins at i (i + 1) / 2 of `triangle`.  In scope: t, and what _vector declares.
 
 ## Load D, whose first element is at `l`, by rows up to the diagonal; from row `rows` on it is extended by the unit
 ## matrix.  along: see _vector.  unit: whether the diagonal of D is assumed to be ones.

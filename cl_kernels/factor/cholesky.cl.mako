@@ -12,7 +12,11 @@
 ## policy    CholeskyPolicy: side, item (squares along each axis), together (matrices of a group)
 ## problem   CholeskyProblem           in_place   whether L replaces A; else the elements above L become zeros
 ## by_rows   whether neighbours along a row of L are neighbours in memory
-## n is at most side * item; beyond n the matrix is extended by the unit matrix.  Launch: groups of side^2 * together.
+## n is at most side * item; beyond n the matrix is extended by the unit matrix.  A group has side^2 work-items for each
+## of its `together` matrices; t is the number of a work-item among those of its matrix.
+##
+##   columns   local memory: buffer 0: column of matrix 0 of the group | matrix 1 | ... || buffer 1: ...
+##   v<r>_<c>  registers: the element of the work-item in the square (r, c)
 ## ragged    whether a table has n (at most `max_n`) and the offsets of each matrix: see _ragged
 ##
 ## report    for each matrix, the first column whose pivot is not positive, or -1, and the bits of that pivot.
@@ -59,7 +63,7 @@ ${ragged_.matrix(names)}
     real_t bad_pivot = 0;
 % for b in range(R):
     for (int j = ${b * S}; j < min(${"max_n" if ragged else "n"}, ${(b + 1) * S}); ++j) {
-        const int at = j - ${b * S};
+        const int at = j - ${b * S};  // the column in its square
         __local value_t *shared = column + (j & 1) * ${P * N};
         if (x == at) {
 % for r in range(b, R):

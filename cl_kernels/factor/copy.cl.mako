@@ -5,6 +5,8 @@
 ## has `bands` bands of `lines` lines, and a line `pieces` pieces of `size`: bands * pieces groups for each matrix.
 ## length, count: elements of a line, and lines, of a matrix.
 ##
+##   group   (matrix * bands + band of the matrix) * pieces + piece of the line
+##
 ## source    the Operand that is read     triangle   whether elements above the diagonal become zeros
 ## by_rows   whether lines are rows        rank       batch axes
 ## inverse   0: a copy; else the start of an inverse by halves: blocks of `inverse` columns along the diagonal become

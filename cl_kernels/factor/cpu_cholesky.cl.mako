@@ -8,6 +8,8 @@
 ##         |D | strips    R rows; a strip has NR columns
 ##         +--+---+---+
 ##
+## The scratch of a work-item has T, and from size - n - R on `inverse`, the reciprocals of T's diagonal.
+##
 ## problem   CholeskyProblem           in_place, report, first   as in cholesky
 ## policy    CpuPolicy: R, NR above    size               elements of scratch for a work-item
 ## ragged    whether n and offsets are read from a table, whose largest n determines `size`; the matrices of a
@@ -35,8 +37,9 @@ ${rows.types(e, policy)}
 ${rows.define(e, policy, True)}
 ${rows.define_square(e, policy)}
 
-## Copy the triangle of A to T, and L back, four lines at a time.  Four lines also contain the elements of a square on
-## the diagonal that are not in the triangle.
+## Copy the triangle of A to T, and L back, four rows or columns at a time, whichever are contiguous.  Four lines also
+## contain the elements of a square on the diagonal that are not in the triangle, so `put` copies these squares by
+## elements.
 static inline void take(${E} *a, long a_row, long a_col, ${E} *t, long ld, long n)
 {
     //@noinline: PoCL compiles this function by itself (portable_gpu/runtime/pocl_bodies.py)

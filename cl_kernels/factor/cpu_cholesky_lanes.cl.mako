@@ -1,7 +1,7 @@
 ## cpu_cholesky_lanes: A = L L^H of many small matrices on a CPU, W at a time: each matrix has one lane of every vector.
 ##
 ##      scratch: element (i, j) of W matrices is a vector      Column j of L is computed from the previous
-##                                                             columns, four rows at a time.
+##      of V reals, AT(i, j)                                   columns, four rows at a time.
 ##
 ## A work-item factorises `run` blocks of W matrices, one after the other.  A matrix without gaps is copied as one line
 ## of n * n elements.  Columns of scratch are adjacent if those of L are.
@@ -69,6 +69,7 @@ void ${kernel("cholesky")}
         const long a_line = by_rows ? ${source}_row : ${source}_col, a_step = by_rows ? ${source}_col : ${source}_row;
         load_block((${E} *)${source} + ${source}_offset + product * ${source}_batch0, a_line, a_step,
             ${source}_batch0, t, n, lanes);
+        // For each lane: whether all pivots were positive so far; the first column whose pivot is not; its bits.
         mask_t good = -1, failed = -1, bad_pivot = 0;
         for (long j = 0; j < n; j++) {
             subtract1(x, x_row, x_col, j, j, 1);

@@ -7,6 +7,8 @@
 ##      +--------+--------+---
 ##        piece
 ##
+##   group   (matrix * bands + band of the matrix) * pieces + piece of the line
+##
 ## source, by_rows, rank   as in copy
 ## triangle        an argument: whether only the lower triangles are copied
 ## length, count   the length and number of the target's lines, which are its rows if by_rows, otherwise its columns

@@ -3,8 +3,9 @@
 ##
 ##      scratch: L^H, then a strip of B           A strip is copied, solved in steps of R rows (see _rows),
 ##      +----+   +-------+                        and copied back.  Its rows have NR elements; those
-##      | \  |   | NR    | n                      beyond column m are not used.
-##      +----+   +-------+
+##      | \  |   | NR    | n                      beyond column m are not used.  Rows of L^H are `ld`
+##      +----+   +-------+                        elements apart.  The reciprocals of its diagonal,
+##                                                `inverse`, follow the strip.
 ##
 ## problem   SolveProblem
 ## policy    CpuPolicy                 size               elements of scratch for a work-item

@@ -11,7 +11,9 @@
 ## above     what unpack stores above the diagonal: zero, or conj of the mirrored elements
 ## unit      whether neighbours along dense's rows are neighbours in memory
 ## A work-item of a CPU copies `lines` rows; elsewhere a group of `size` work-items copies a piece of `size` elements of
-## each of `lines` rows.  A matrix has bands * pieces groups.
+## each of `lines` rows.  A matrix has bands * pieces groups:
+##
+##   group   (matrix * bands + band of `lines` rows) * pieces + piece of a row
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="epilogue" file="/common/epilogue.cl.mako"/>
 <%namespace name="operands" file="/gemm/_operands.cl.mako"/>
@@ -28,7 +30,8 @@ ${element.scalar(e)}
 ${epilogue.values(e)}
 ${numbers.parts(e)}
 
-// Element (row, col) is at offset rectangle(row, r0) + col, or, in the diagonal block, at diagonal(n, row, r0) + col.
+// Element (row, col) is at offset rectangle(row, start) + col, or, in the diagonal block, at diagonal(n, row, start) +
+// col, with `start` the first row of its block, r0 in the picture.
 static inline long rectangle(long row, long start) { return start * (start + 1) / 2 + (row - start) * start; }
 static inline long diagonal(long n, long row, long start)
 {
@@ -67,7 +70,7 @@ ${operands.locate(names, rank, "band / bands")}
     }
 }
 
-## Statements: copy element j of a row between line and p; store element j of a row above the diagonal.
+## A statement: copy element j of a row between dense, at `line`, and packed, at p.
 <%def name="move(p)">\
 % if what == "unpack":
 ${store}(line + j${step}, ${load}(${p} + j));
@@ -78,6 +81,7 @@ ${store}(${p} + j, ${load}(line + j${step}) + MUL(beta, ${load}(${p} + j)));
 % endif
 </%def>
 
+## A statement: store element j of a row of dense, which is above the diagonal.
 <%def name="beyond()">\
 % if above == "conj":
 {

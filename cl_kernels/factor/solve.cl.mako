@@ -8,6 +8,11 @@
 ## For each row: the work-items that hold it scale it and write it to local memory; all read it, and subtract its
 ## products from the rows below.  Rows alternate between two buffers, so that a row costs one barrier.
 ##
+##   triangles  local memory: L of pair 0 of the group (see _local_triangle) | of pair 1 | ...
+##   rows       local memory: buffer 0: row of pair 0 | pair 1 | ... || buffer 1: ...
+##   v<r>_<c>   registers: the element in row y + r side_m and column x + c side_n
+##   which, t   the number of the pair in the group, and of the work-item among those of the pair
+##
 ## policy      SolvePolicy: side_m, item_m, side_n, item_n, together (matrices of a group)
 ## problem     SolveProblem               source      layout of C, from which B is read; None: B is read in place
 ## by_rows     whether neighbours along a row of X are neighbours in memory
@@ -62,6 +67,7 @@ ${ragged_.pair()}
 % endfor
 % endfor
 ${triangle.load(problem, policy)}\
+## Rows j of which those with number b in a work-item are.
 % for b in range(R):
     for (int j = ${b * SM}; j < min(${"max_n" if ragged else "n"}, ${(b + 1) * SM}); ++j) {
         __local value_t *shared = row + (j & 1) * ${T * W};

@@ -7,6 +7,8 @@
 ##      |L21 |    | n       |    B2     | n
 ##      +----+----+         +-----------+
 ##
+##   tile     local memory: 32 columns of 16 elements of L21
+##
 ## table    see _ragged: n and m of B2, the offsets of L21 and of X1      k   rows of X1
 ## lanes    work-items of a group        conj   whether L21 is conjugated
 ## along_rows   whether neighbours along a row of L21 are neighbours in memory

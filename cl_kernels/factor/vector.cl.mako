@@ -8,7 +8,11 @@
 ##      +----+----+
 ## problem     SolveProblem, forwards; X replaces B       separate   whether B is read from another array
 ## along       whether L's neighbours along a row are neighbours in memory
-## n, m        rows and columns of B       groups, blocks   of the launch; of one column of B, of 64 rows each
+## n, m        rows and columns of B
+## groups      those of the launch; a group's ticket is (block of rows) * (columns of all matrices) + column
+## blocks      those of 64 rows of one column of B
+## Names in the kernel: v_t, element t of v in work-item t < 64; first_row, the block's first row; left, its number of
+## rows; cell, the pointer to the column's cells.
 <%namespace name="group" file="/group/group.cl.mako"/>
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="epilogue" file="/common/epilogue.cl.mako"/>
@@ -25,6 +29,8 @@ e, rank = problem.elem, len(problem.batch)
 conj = "CONJ" if problem.l.conj else ""
 b, words = "c" if separate else "v", e.itemsize // 4
 
+# For the defs of _vector: pointer, strides, rows and columns of the tile of L at column block k; the cell of this
+# work-item's element of block k.
 def tile_of(k):
     return f"l + 64l * {k} * l_col", "l_row", "l_col", "left", "64"
 

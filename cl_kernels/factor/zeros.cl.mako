@@ -1,6 +1,6 @@
-## zeros: find the first zero on the diagonal of each triangle of a stack.  Launch: size / lanes triangles a group.  A
-## triangle has `lanes` work-items of a group.  If a group is one work-item, its result is in private memory, else in
-## local memory.
+## zeros: find the first zero on the diagonal of each triangle of a stack.  A group has size / lanes triangles, with
+## `lanes` work-items each.  `first`, the first column with a zero, or n, is in local memory, one for each triangle, or,
+## if a group is one work-item, in private memory.
 ##
 ## lanes     work-items for a triangle      size   work-items of a group
 ## triangle  Operand           layout   "dense", "packed" (see packed.py), or "table": see _ragged

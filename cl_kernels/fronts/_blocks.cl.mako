@@ -1,22 +1,23 @@
-## The blocks of 64 rows, and of 64 columns, of a front of a sparse factor (ops/fronts/table.py), on a GPU.
+## The blocks of 64 rows, and of 64 columns, of a front of a sparse factor (ops/fronts/table.py), on a GPU: in assemble,
+## tiles, update and small.
 ##
-##             c     w    u - w           Each of the three parts of a front is divided into blocks, so that a
-##         +-----+                        tile, a block of rows by a block of columns, has two strides.  The
-##      c  |panel|                        panel is stored by rows with the stride `leading`, and the update by
-##         +-----+-----+                  rows with the stride w; its last u - w columns are transposed.
-##      w  |     |  .  |                  Element (i, j) of the update is stored
-##         +-----+-----+-----+               if j < w     at (i + e, j)
-##  u - w  |     |     |  .  |               otherwise    at (j - w, i - w + 1 - e)
+##             c     w    u - w           A front has c own columns and u further rows.  Each of the three parts
+##         +-----+                        in the picture is divided into blocks, so that a tile, a block of rows
+##      c  |panel|                        by a block of columns, has two strides.  The panel is stored by rows
+##         +-----+-----+                  with the stride `leading`, and the update, of which the lower triangle
+##      w  |     |  .  |                  exists, by rows of w elements.  Element (i, j) of the update is stored
+##         +-----+-----+-----+               if j < w     at row i + e, column j
+##  u - w  |     |     |  .  |               otherwise    at row j - w, column i - w + 1 - e
 ##         +-----+-----+-----+
-## with e = 1 if u is even, else 0.  The defs read columns, rows, panel, leading and update of _front.
+## with e = 1 if u is even, else 0.  In scope: columns, rows, panel, leading and update, which _front declares.
 
 ## Declare the numbers of own columns c, further rows u, all rows m = c + u, and w, half of u rounded up.
 <%def name="sizes()">\
 const int c = (int)columns, u = (int)rows, m = c + u, w = (u + 1) / 2;
 </%def>
 
-## Declare, for the tile of column block s and row block f, their starts s0 and f0 and their sizes left_s and left_f.
-## part_s, part_f: the part of the front in the picture, 0 to 2.
+## Declare, for the tile of column block s and row block f, their starts s0 and f0 and their sizes left_s and left_f, in
+## columns and rows of the front.  part_s, part_f: the part of the front in the picture, 0 to 2.
 <%def name="tile()">\
 const int blocks_c = (c + 63) / 64, blocks_w = (w + 63) / 64;
 % for b in "sf":
@@ -29,7 +30,8 @@ const int blocks_c = (c + 63) / 64, blocks_w = (w + 63) / 64;
 
 ## Declare where the tile is stored.  As V (factor/_tile) it is transposed: v_row is the stride from column to column of
 ## the front, v_col that from row to row.  v: the address that element (0, 0) of the front would have by these strides.
-## factor, arena: pointers to their first elements.
+## In scope: factor and arena, pointers to their first elements; the names that `sizes` and `tile` declare.
+## The argument e is the Element; the variable e is that of the formula.
 <%def name="place(e)">\
 const bool is_panel = part_s == 0;
     const int e = 1 - u % 2;

@@ -5,7 +5,9 @@
 ##       subtract_backward(to, l, leading, x, row, count, n, rows, length) to[k] -= conj(l[i][k]) x[row[i]]
 ##
 ## summed over k < length, or i < rows.  to[i], y[k] and x[i] are rows of n elements, `count` elements apart; rows of l
-## are `leading` apart.  strip_forward, strip_backward: one strip.  Complex numbers: as in factor/_rows.
+## are `leading` apart.  strip_forward, strip_backward: R rows of `to` and W columns.  Complex numbers: as in
+## factor/_rows, which has vec_t and VEC.  c<r>_<v>, d<r>_<v>: row r, vector v of the sums.
+## e: Element.  policy.vector: V, the reals of a vector.
 <%def name="define(e, policy)"><%
     V, C, R, NV = policy.vector, e.components, 4 // e.components, 2
     W, E = NV * V // C, f"__global {e.name}_t"

@@ -3,6 +3,7 @@
 ##
 ##       subtract, scale                                             several columns
 ##       subtract_products, subtract_row, subtract_transposed        one column
+## e: Element.  policy.vector: V, the elements of a vector.  vec_t, VEC: see factor/_rows.
 <%def name="define(e, policy)"><% E, V = f"__global {e.name}_t", policy.vector %>
 // y[r] -= a x[r] for `count` columns r
 static inline void subtract(${E} *restrict y, const value_t a, ${E} *restrict x, long count)
@@ -20,6 +21,7 @@ static inline void subtract_products(${E} *l, long leading, ${E} *y, ${E} *to, l
 {
     for (long i = 0; i < rows; i += 4) {
         value_t s0 = (value_t)(0), s1 = s0, s2 = s0, s3 = s0;
+        // Rows beyond the last repeat it; their sums are not used.
         ${E} *l0 = l + i * leading, *l1 = l0 + (i + 1 < rows) * leading, *l2 = l1 + (i + 2 < rows) * leading,
             *l3 = l2 + (i + 3 < rows) * leading;
         long k = 0;
@@ -61,6 +63,7 @@ static inline void subtract_transposed(${E} *restrict y, ${E} *restrict l, long 
     __global const int *row, long rows, long length)
 {
     for (long i = 0; i < rows; i += 4) {
+        // Rows beyond the last repeat it, times 0.
         const long last = rows - 1 - i, step1 = last > 0, step2 = last > 1, step3 = last > 2;
         ${E} *l0 = l + i * leading, *l1 = l0 + step1 * leading, *l2 = l1 + step2 * leading, *l3 = l2 + step3 * leading;
         const value_t zero = (value_t)(0), x0 = x[row[i]], x1 = step1 ? x[row[i + 1]] : zero,

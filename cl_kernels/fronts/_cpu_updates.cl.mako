@@ -1,15 +1,20 @@
 ## The addition of children's updates to the front T of a work-item of a CPU, and the stores of T's panel and update
 ## (see ops/fronts/table.py): for cpu_subtrees.  T is the transpose of the front, in strips of NR columns: see _strips.
 ##
-## u: rows of an update.  to: the index of each in the parent's front (table `relative`).  pad: see _strips.  place: the
-## position of each column in row 0 of T.  at: private scratch for u integers.
+##   c, m    own columns, and all columns, of T, with the padding (`pad` columns: see _strips)
+##   u       rows of an update
+##   to      the index of each of these rows in the parent's front (table `relative`)
+##   place   the position of each column in row 0 of T, in elements; a row of a strip is NR elements further
+##   at      scratch of the work-item for u integers: the positions of the update's columns in row 0 of T
+##   strip(q)   the index of the first element of strip q (_strips)
 <%def name="define(e, policy)"><%
 E, NR, V, C = f"__global {e.name}_t", policy.strip(e), policy.vector, e.components
 %>
+// Set `count` elements of T to zeros, a multiple of a vector's.
 static inline void clear(${E} *t, long count)
 {
     __global real_t *to = (__global real_t *)t;
-    for (long at = 0; at < count * ${C}; at += ${V}) VEC(to + at) = (vec_t)(0);
+    for (long i = 0; i < count * ${C}; i += ${V}) VEC(to + i) = (vec_t)(0);
 }
 
 // Add a child's update: the upper triangle of its transpose, by contiguous rows, as put_update stores it.
@@ -35,16 +40,17 @@ static inline void add_packed(${E} *t, __global int *at, __global const int *pla
 // Copy rows `pad` .. c of T to the panel, whose rows are those of L.
 static inline void put_panel(${E} *t, long pad, long c, long m, ${E} *l, long leading)
 {
+    // Of strip q: columns begin .. end, which are rows of L, and rows up to last_k, four at a time.
     for (long q = pad / ${NR}; q * ${NR} < m; q++) {
-        const long i0 = q * ${NR} < pad ? pad : q * ${NR}, i1 = (q + 1) * ${NR} < m ? (q + 1) * ${NR} : m;
-        const long to = c < i1 ? c : i1;
-        for (long k = pad; k < to; k += 4)
-            move_conj(t + strip(q) + k * ${NR} + i0 % ${NR}, ${NR}, 1, l + (i0 - pad) * leading + k - pad, 1, leading,
-                      to - k < 4 ? to - k : 4, i1 - i0);
+        const long begin = q * ${NR} < pad ? pad : q * ${NR}, end = (q + 1) * ${NR} < m ? (q + 1) * ${NR} : m;
+        const long last_k = c < end ? c : end;
+        for (long k = pad; k < last_k; k += 4)
+            move_conj(t + strip(q) + k * ${NR} + begin % ${NR}, ${NR}, 1, l + (begin - pad) * leading + k - pad, 1,
+                      leading, last_k - k < 4 ? last_k - k : 4, end - begin);
     }
 }
 
-// Copy the triangle from row c on, which is the update, by contiguous rows.
+// Copy the triangle from row c on, which is the update, by contiguous rows k of elements i >= k, strip by strip.
 static inline void put_update(${E} *t, long c, long m, ${E} *to)
 {
     for (long k = c; k < m; k++)

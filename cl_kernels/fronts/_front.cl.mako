@@ -1,12 +1,14 @@
 ## The tables of the fronts of a sparse factor: see portable_gpu/ops/fronts/table.py.  A front factorises its own
 ## columns, c of them, which are its first ones, and passes the u x u update of its other rows to its parent.
 ##
-##   front(s, name="")  columns, rows, ... of front s as constants, with the prefix `name`
+##   front(s, name="", only=FIELDS)   declare columns, rows, ... of front s, or those of them in `only`, as constants
+##                      with the prefix `name`.  ops/fronts/table.py says what each field is
 ##   place()            packed_place(i, j, u): the position of (i, j), i >= j, in an update of u rows, in rectangular
 ##                      full packed form: see _blocks
 ##   first_from()       first_from(numbers, count, least): the index of the first number >= least; numbers ascend
 ##   triangle(e, lanes) copy L11 to local memory as TRIANGLE(i, k), a macro of the kernel, by `lanes` work-items, and
-##                      compute inverse[i], the reciprocals of its diagonal
+##                      compute inverse[i], the reciprocals of its diagonal.  In scope: t, the number of the work-item;
+##                      l, the pointer to the panel, with rows `leading` apart; c, the own columns
 <%! from portable_gpu.ops.fronts.table import FIELDS %>
 <%def name="front(s, name='', only=FIELDS)">\
 % for k, field in enumerate(FIELDS):

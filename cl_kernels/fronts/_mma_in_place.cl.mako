@@ -1,9 +1,12 @@
-## The end of the products of an update's tile in float64 by matrix instructions: C -= the sums of factor/_mma_products,
-## in place, without local memory.  C is contiguous along s (v_row is 1), or along f; only elements on or below the
-## front's diagonal are stored.  Names as there and in _blocks.
+## For update: the end of the products of a tile in float64 by matrix instructions: C -= the sums of
+## factor/_mma_products, in place, without local memory.  C is contiguous along s (v_row is 1), or along f; only
+## elements on or below the front's diagonal are stored.  In scope: mma_row, mma_col, quad and the sums sum_v<i>_<j>_<2
+## r + h> of row 16 i + r and column 8 j + h (factor/_mma_products); s0, f0, left_s, left_f, v, v_row and v_col
+## (_blocks).
 <%def name="subtract_in_place()">\
-const int right = left_f - mma_col - 2 * quad, down = left_s - mma_row;
-    const int below = f0 + mma_col + 2 * quad - s0 - mma_row;  // distance from the diagonal
+// The lane's rows and columns from its first sum on: how many exist, and how far below the diagonal that is.
+    const int right = left_f - mma_col - 2 * quad, down = left_s - mma_row;
+    const int below = f0 + mma_col + 2 * quad - s0 - mma_row;
     if (v_row == 1) {
 % for j in range(2):
 % for h in range(2):

@@ -1,5 +1,5 @@
-## The factorisation of one front's own columns by one work-item of a CPU.  Scratch memory has the front as T = L^H, an
-## upper triangle, in strips of NR columns.
+## For cpu_subtrees: the factorisation of one front's own columns by one work-item of a CPU.  Scratch memory has the
+## front as T = L^H, an upper triangle, in strips of NR columns.
 ##
 ##      +--+--+--+      Strip q has rows 0 .. (q + 1) NR - 1 and one unused row; a row has NR adjacent elements.
 ##      |\ |  |  |      `pad` columns of the identity precede the own columns, so that these end at a multiple
@@ -10,7 +10,8 @@
 ##            +-\|
 ##
 ## e, policy   as in factor/_rows, whose functions compute R rows of T at a time
-## K, NB       columns of a block, a multiple of NR; strips whose K rows fit into half of the second-level cache
+## K           columns of a block, a multiple of NR
+## NB          how many strips, with K rows each, fit into half of the second-level cache
 ##   define(e, policy, K, NB)
 ##       strip(q)                                          the index of the first element of strip q
 ##       factor_front(t, inverse, c, m, failed, pivot)     factorise the first c rows of T, which has m rows; both
@@ -52,6 +53,7 @@ static inline void factor_front(${E} *t, ${E} *inverse, long c, long m, long *fa
 {
     const long strips = (m + ${NR - 1}) / ${NR};
     for (long first = 0; first < c; first += ${K}) {
+        // The block has columns [first, end); strip `last` has the last of them.
         const long end = first + ${K} < c ? first + ${K} : c, last = (end - 1) / ${NR};
         for (long j = first; j < end; j += ${R}) {
             ${E} *square = t + strip(j / ${NR}) + first * ${NR} + j % ${NR};
@@ -65,13 +67,14 @@ static inline void factor_front(${E} *t, ${E} *inverse, long c, long m, long *fa
             for (long j = first; j < end; j += ${R})
                 solve_rows(t + strip(j / ${NR}) + first * ${NR} + j % ${NR}, ${NR}, inverse + first,
                            t + strip(q) + first * ${NR}, ${NR}, j - first);
-        // Subtract the products of these rows from all rows below, NB strips at a time.
+        // Subtract the products of these rows from all rows j below, NB strips [q0, q1) at a time.  The left factor of
+        // row j is in strip `left`, which has column j; the right factor is in strip q.
         for (long q0 = end / ${NR}; q0 < strips; q0 += ${NB}) {
             const long q1 = q0 + ${NB} < strips ? q0 + ${NB} : strips;
-            for (long j0 = end / ${NR}; j0 < q1; j0++)
-                for (long q = j0 < q0 ? q0 : j0; q < q1; q++)
-                    for (long j = j0 * ${NR} < end ? end : j0 * ${NR}; j < (j0 + 1) * ${NR} && j < m; j += ${R})
-                        subtract_rows(t + strip(j0) + first * ${NR} + j % ${NR}, t + strip(q) + first * ${NR},
+            for (long left = end / ${NR}; left < q1; left++)
+                for (long q = left < q0 ? q0 : left; q < q1; q++)
+                    for (long j = left * ${NR} < end ? end : left * ${NR}; j < (left + 1) * ${NR} && j < m; j += ${R})
+                        subtract_rows(t + strip(left) + first * ${NR} + j % ${NR}, t + strip(q) + first * ${NR},
                                       t + strip(q) + j * ${NR}, end - first);
         }
     }

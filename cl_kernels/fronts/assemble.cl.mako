@@ -9,7 +9,8 @@
 ##   v
 ## A tile is stored once.  Reads of a child's elements, and writes of the tile, are coalesced.
 ##
-## tiles     for each group: front, column block s, row block f, and a number that only other kernels read
+## tiles     for each group: front, column block s, row block f, and a number that only fronts/tiles reads
+## values    the matrix's values; entry_source, entry_row, entry_column: see ops/fronts/table.py
 ## cuts      from cut_start[group] on, for each child of the front: for each block of the front, the child's first row
 ##           that is in this block or a later one, followed by the number of the child's rows
 ## height    64, or 32 where 64 rows would reduce the number of resident groups
@@ -41,6 +42,7 @@ ${front_.front("task.x", only=("columns", "rows", "panel", "leading", "update", 
     ${blocks.tile()}
     ${blocks.place(e)}
 % if height < 64:
+    // Rows from .. from + left - 1 of the front at a time.
     for (int from = f0; from < f0 + left_f; from += ${height}) {
     const int left = min(f0 + left_f - from, ${height});
 % else:
@@ -64,11 +66,13 @@ ${front_.front("task.x", only=("columns", "rows", "panel", "leading", "update", 
     __global const int *cut = cuts + cut_start[get_group_id(0)];
     const int blocks = blocks_c + blocks_w + (u - w + 63) / 64;
     for (long k = child_start; k < child_end; ++k, cut += blocks + 1) {
+        // The child's rows i and columns j that belong to the tile, in its own numbering; the update has only j <= i.
         const int i_from = cut[f], i_to = cut[f + 1], j_from = cut[s], j_to = min(cut[s + 1], i_to);
         barrier(CLK_LOCAL_MEM_FENCE);  // for every child: PoCL drops barriers that not all iterations execute
         if (i_from < i_to && j_from < j_to) {
             const int child_front = child[k];
 ${front_.front("child_front", "child_", ("rows", "update", "row_start"))}
+            // u, w and e of the child's update: see _blocks.
             const int u_child = (int)child_rows, w_child = (u_child + 1) / 2, e_child = 1 - u_child % 2;
             __global const int *place = relative + child_row_start;
             __global const ${e.name}_t *child_packed = arena + child_update;

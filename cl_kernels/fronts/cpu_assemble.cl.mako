@@ -2,9 +2,9 @@
 ## groups of one work-item of a CPU, each for a part of the rows.
 ##
 ##        c          w             A work-item owns rows p0 .. p1 - 1 of the panel, and rows q0 .. q1 - 1 of the packed
-##    +-------+  +--------+        update (ops/fronts/table.py has its layout).  Row q of the packed update has row
-##    |       |  |j       |        i = q - e of the triangle in columns 0 .. w - 1, and its column j = q + w.
-##    | panel |  |i       |        So each element has one owner, and children are added in order.
+##    +-------+  +--------+        update (ops/fronts/table.py has its layout, with c, u, w and e).  Row q of the packed
+##    |       |  |j       |        update has row i = q - e of the triangle in columns 0 .. w - 1, and column j = q + w
+##    | panel |  |i       |        of the triangle.  So each element has one owner, and children are added in order.
 ##    +-------+  +--------+
 ##
 ## e       Element       s   the front       count   work-items
@@ -60,9 +60,9 @@ ${front_.front("s", only=("columns", "rows", "panel", "leading", "update", "chil
     "entry_end"))}
     const long m = columns + rows, w = (rows + 1) / 2, e = 1 - rows % 2, stored = rows ? rows + e : 0;
     const long p0 = m * g / count, p1 = m * (g + 1) / count, q0 = stored * g / count, q1 = stored * (g + 1) / count;
-    ${E} *l = factor + factor_offset + panel, *u = arena + arena_offset + update;
+    ${E} *l = factor + factor_offset + panel, *packed = arena + arena_offset + update;
     for (long at = p0 * leading; at < p1 * leading; at++) l[at] = (value_t)(0);
-    for (long at = q0 * w; at < q1 * w; at++) u[at] = (value_t)(0);
+    for (long at = q0 * w; at < q1 * w; at++) packed[at] = (value_t)(0);
     for (long k = entry_start; k < entry_end; k++) {
         const long source = entry_source[k], row = entry_row[k];
         if (row < p0 || row >= p1) continue;
@@ -71,16 +71,18 @@ ${front_.front("s", only=("columns", "rows", "panel", "leading", "update", "chil
     }
     for (long k = child_start; k < child_end; k++) {
 ${front_.front("child[k]", "child_", ("rows", "update", "row_start"))}
-        __global const int *at = relative + child_row_start;
+        __global const int *at = relative + child_row_start;  // the child's rows in the numbering of the front
         ${E} *from = arena + arena_offset + child_update;
         // Rows of the child up to `own` are own columns of the front, and those up to `left` are in the first w others.
         const long n = child_rows, own = first_from(at, n, columns), left = first_from(at, n, columns + w);
+        // First the child's rows in rows of this work-item's panel; then those in rows, and those in columns, of its
+        // update.
         for (long i = first_from(at, n, p0), end = first_from(at, n, p1); i < end; i++)
             add_row(l + at[i] * leading, at, 0, from, i, 0, i + 1 < own ? i + 1 : own, n);
         for (long i = first_from(at, n, columns + q0 - e > columns ? columns + q0 - e : columns),
             end = first_from(at, n, columns + q1 - e); i < end; i++)
-            add_row(u + (at[i] - columns + e) * w, at, columns, from, i, own, i + 1 < left ? i + 1 : left, n);
+            add_row(packed + (at[i] - columns + e) * w, at, columns, from, i, own, i + 1 < left ? i + 1 : left, n);
         for (long j = first_from(at, n, columns + w + q0), end = first_from(at, n, columns + w + q1); j < end; j++)
-            add_column(u + (at[j] - columns - w) * w, at, columns + w - 1 + e, from, j, j, n);
+            add_column(packed + (at[j] - columns - w) * w, at, columns + w - 1 + e, from, j, j, n);
     }
 }

@@ -3,6 +3,9 @@
 ##
 ##      X = L11^-1,  V = -L21 X,  P = -Z22 V,  Z21 = -P,  Z11 = X^H X - V^H P       see fronts/inverse
 ##
+## Names in the kernel: m = c + u rows, of which c are own columns; x, v, y, p: the pointers to X, V, -X and P, by rows
+## of n elements; corner: Z11; rest: Z22, by rows of `step` elements.
+##
 ## policy    the vectors: see _cpu_products
 ## strip     columns of a product's strip; rows of X and P have n elements, the next multiple of it
 ## index     0, 1, 2 ...: the rows of y that subtract_backward reads
@@ -40,6 +43,7 @@ ${front_.front("s", only=("columns", "rows", "panel", "leading", "row_start", "f
         ${E} *rest = has_children ? own_block + c * m + c : corner + square, *v = x + c * n, *p = y + c * n;
         const long step = has_children ? m : u;
         for (long k = 0; k < m * n; k++) x[k] = y[k] = (value_t)(0);
+        // X by forward substitution, row by row.
         for (long i = 0; i < c; i++) {
             x[i * n + i] = AS_VALUE(1);
             for (long k = 0; k < i; k++) subtract(x + i * n, l[i * leading + k], x + k * n, k + 1);
@@ -51,6 +55,7 @@ ${front_.front("parent", "parent_", ("columns", "rows"))}
             const long line = parent_columns + parent_rows;
             __global const int *place = relative + row_start;
             ${E} *parent_block = z + z_offset + at[parent];
+            // Z22 from the parent's block, whose rows have `line` elements; then V and P.
             for (long i = 0; i < u; i++)
                 for (long j = 0; j <= i; j++) {
                     const value_t d = parent_block[place[i] * line + place[j]];
@@ -60,6 +65,7 @@ ${front_.front("parent", "parent_", ("columns", "rows"))}
             subtract_forward(v, l + c * leading, leading, x, n, n, u, c);
             subtract_forward(p, rest, step, v, n, n, u, u);
         }
+        // A leaf stores only the diagonal of Z11.
         if (!has_children) {
             for (long k = 0; k < c; k++) corner[k] = (value_t)(0);
             for (long i = 0; i < m; i++)

@@ -6,6 +6,7 @@
 ##                 contribution = f_u - L21 y, which the parent reads
 ##      backward   x_c = L11^-H (y_c - L21^H x_u), with x_u of the front's other rows, which ancestors have computed
 ##
+## share      columns of B that a group computes; r0: the first of them, n: how many there are
 ## e          Element            direction   "forward" or "backward"
 ## policy     the vectors: see _cpu_products
 ## which      the fronts; list k is which[list_start[k] .. list_start[k + 1])
@@ -43,6 +44,7 @@ ${front_.front("s", only=("columns", "rows", "panel", "leading", "first",
     *(("child_start", "child_end") if direction == "forward" else ("row_start",))))}
         ${E} *l = factor + factor_offset + panel, *l21 = l + columns * leading, *own_x = x + first * count;
 % if direction == "forward":
+        // The own rows of x, and the contribution `below`, become f.
         ${E} *below = contributions + started[s] * count;
         for (long i = 0; i < rows; i++)
             for (long r = 0; r < n; r++) below[i * count + r] = (value_t)(0);

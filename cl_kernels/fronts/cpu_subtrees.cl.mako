@@ -1,8 +1,8 @@
 ## Factorise subtrees of the elimination tree on a CPU.  A group is one work-item.  It takes the number of a subtree as
 ## a ticket (group/waiting), processes the fronts of that subtree in postorder, and takes the next ticket.
 ##
-##      scratch of a work-item:   T of the current front | 1 / diagonal | positions | stack of updates
-##                                `triangle` elements    | `places`     | `places`  |                      `size` in all
+##      scratch of a work-item:   t: T of the front   | inverse: 1 / diagonal | at: positions | updates: the stack
+##                                `triangle` elements | `places` elements     | `places`      |      `size` in all
 ##
 ##      Assemble T (see _strips): the matrix's entries, then the children's updates from the stack.
 ##      Factorise its own columns.  Copy the panel to the factor, and the update to the stack, by rows:
@@ -52,6 +52,7 @@ void ${kernel("subtrees")}
         for (long s = subtree[2 * subtree_number]; s < subtree[2 * subtree_number + 1]; s++) {
 ${front_.front("s", only=("columns", "rows", "panel", "leading", "update", "child_start", "child_end", "entry_start",
     "entry_end", "parent"))}
+            // T has c own columns, of which the first `pad` are those of the identity, and m columns in all.
             const long c = (columns + ${R - 1}) / ${R} * ${R}, pad = c - columns, m = c + rows;
             clear(t, strip((m + ${NR - 1}) / ${NR}));
             for (long k = 0; k < pad; k++) t[place[k] + k * ${NR}] = (value_t)(${"1, 0" if e.complex else "1"});

@@ -8,6 +8,9 @@
 ##   u  | Z21 | Z22 |
 ##      +-----+-----+       A leaf stores only the diagonal, because no front reads its block.
 ##
+## Names in the kernel: c, u, m = c + u; x, p: the pointers to [X; W] and P, by rows of c elements; rest: Z22, by rows
+## of `step` elements.
+##
 ## z, at     the blocks, m x m by rows, whose lower triangles are valid, and the start of each front's block
 ## which     the list of `count` fronts
 ## scratch   of a group, `size` elements: [X; W] of m x c, P of u x c (panel_size elements each), and a leaf's Z22
@@ -43,6 +46,7 @@ ${front_.front("parent_or_0", "parent_", ("columns", "rows"))}
         __global const int *place = relative + row_start;
         ${E} *own_block = z + z_offset + at[s], *rest = has_children ? own_block + (long)c * m + c : p + panel_size;
         const int step = has_children ? m : u;
+        // Z22 from the parent's block, whose rows have `line` elements.
         for (int k = t; k < u * u; k += ${lanes}) {
             const int i = k / u, j = k % u;
             if (j > i) continue;
@@ -50,6 +54,7 @@ ${front_.front("parent_or_0", "parent_", ("columns", "rows"))}
             ${e.name}_store(rest + (long)i * step + j, v);
             if (j < i) ${e.name}_store(rest + (long)j * step + i, CONJ(v));
         }
+        // X: column j by forward substitution.
         for (int j = t; j < c; j += ${lanes})
             for (int i = 0; i < c; ++i) {
                 value_t v = i == j ? AS_VALUE(1) : (value_t)(0), sum = (value_t)(0);
@@ -59,6 +64,7 @@ ${front_.front("parent_or_0", "parent_", ("columns", "rows"))}
                 ${e.name}_store(x + i * c + j, v * (1 / REAL(${e.name}_load(l + i * leading + i))));
             }
         barrier(CLK_GLOBAL_MEM_FENCE);
+        // W, element by element.
         for (int k = t; k < u * c; k += ${lanes}) {
             const int i = c + k / c, j = k % c;
             value_t sum = (value_t)(0);
@@ -66,6 +72,7 @@ ${front_.front("parent_or_0", "parent_", ("columns", "rows"))}
             ${e.name}_store(x + i * c + j, sum);
         }
         barrier(CLK_GLOBAL_MEM_FENCE);
+        // P and Z21, four rows i of a column j at a time; rows beyond the last repeat it.
         for (int k = t; k < (u + 3) / 4 * c; k += ${lanes}) {
             const int i = k / c * 4, j = k % c;
 % for r in range(4):
@@ -86,6 +93,7 @@ ${front_.front("parent_or_0", "parent_", ("columns", "rows"))}
 % endfor
         }
         barrier(CLK_GLOBAL_MEM_FENCE);
+        // Z11, element (i, j) by element; of a leaf only the diagonal.
         const int pairs = has_children ? c * c : c;
         for (int k = t; k < pairs; k += ${lanes}) {
             const int i = has_children ? k / c : k, j = has_children ? k % c : k;

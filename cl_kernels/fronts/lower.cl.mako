@@ -8,7 +8,8 @@
 ## rounding         the largest accepted difference of mirror images, relative to the larger one, or to the product of
 ##                  the square roots of the diagonal elements of its row and column
 ## start, column    the rows of the lower triangle, as in CSR; columns ascend, so the diagonal is last
-## n, count         rows; elements               size   work-items of a group, each for `run` adjacent elements
+## n, count         rows; elements               size   work-items of a group
+## A work-item gathers `run` adjacent elements.
 <%namespace name="group" file="/group/group.cl.mako"/>
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%include file="/common/prelude.cl.mako"/>

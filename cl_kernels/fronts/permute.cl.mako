@@ -7,6 +7,7 @@
 <%namespace name="group" file="/group/group.cl.mako"/>
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%include file="/common/prelude.cl.mako"/>
+## An expression: v, of the Element source, as a value of the Element target.
 <%def name="convert(source, target, v)">\
 % if source.complex:
 (${target.value})((${target.real})${v}.x, (${target.real})${v}.y)\

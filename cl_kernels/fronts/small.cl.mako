@@ -10,7 +10,9 @@
 ## The lower triangle F is stored in local memory by rows, (i, j) at i (i + 1) / 2 + j.  Its columns are scaled when
 ## they are stored to the factor, so each column needs only one barrier.
 ##
-## size, lanes   rows of the largest front; work-items of a group, as a grid with `across` columns over F
+## Names in the kernel: c own columns, u further rows, m = c + u; w and e of the packed update (_blocks).
+##
+## size, lanes   rows of the largest front; work-items (y, x) of a group, a grid of `across` columns over F
 ## report        for each front, the first own column whose pivot is not positive, or -1, and that pivot's
 ##               bits
 <%namespace name="group" file="/group/group.cl.mako"/>
@@ -57,7 +59,8 @@ ${front_.front("child_front", "child_", ("rows", "update", "row_start"))}
         barrier(CLK_LOCAL_MEM_FENCE);
         const float per_row = 1.0f / w_child;
         for (int at = t; at < u_child * (u_child + 1) / 2; at += ${lanes}) {
-            // Row r = at / w_child and column q of the packed update; rounding errors are far below 0.5 / w_child.
+            // Row r = at / w_child and column q of the packed update (_blocks), and the place in F of its element; a
+            // product in place of a division, whose rounding errors are far below 0.5 / w_child.
             const int r = (int)((at + 0.5f) * per_row), q = at - r * w_child;
             const bool in_first_w_columns = r >= q + e_child;
             const int i = place[in_first_w_columns ? r - e_child : q + w_child - 1 + e_child],
@@ -78,6 +81,7 @@ ${front_.front("child_front", "child_", ("rows", "update", "row_start"))}
         if (t == 0) scales[k] = failed < 0 ? rsqrt(pivot) : (real_t)NAN;
         for (int j = k + 1 + x; j < m; j += ${across}) {
             const value_t right = reciprocal * CONJ(F(j, k));
+            // The first row i >= j of this work-item, which has every `lanes / across`-th row.
             int i = k + 1 + y;
             if (i < j) i += (j - i + ${lanes // across - 1}) / ${lanes // across} * ${lanes // across};
             for (; i < m; i += ${lanes // across}) F(i, j) -= MUL(F(i, k), right);
@@ -94,6 +98,7 @@ ${front_.front("child_front", "child_", ("rows", "update", "row_start"))}
             ${e.name}_store(factor + i * leading + j, ${"i == j ? AS_VALUE(v.x) : v" if e.complex else "v"});
         }
     if (u == 0) return;
+    // Row r and column q of the packed update (_blocks), as above.
     arena += update;
     const float per_row = 1.0f / w;
     for (int at = t; at < u * (u + 1) / 2; at += ${lanes}) {

@@ -4,7 +4,12 @@
 ##      x_c = L11^-H v, four rows at a time, from the last row on; all rows above subtract these four
 ##
 ## x_u has the elements of X in the front's other rows, which ancestors have computed.  A group's work-items are `wide`
-## right-hand sides by `step` rows.  The other parameters are those of small_forward.
+## right-hand sides by `step` rows; `right` and `first_row` are the right-hand side and the first row of one.
+##
+##   f          local memory: the m = c + u rows of X of the front, by rows of `wide` elements
+##   triangle   local memory: L11, packed by rows
+##   sums       local memory: the partial sums of the work-items
+## The other parameters are those of small_forward.
 <%namespace name="group" file="/group/group.cl.mako"/>
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="epilogue" file="/common/epilogue.cl.mako"/>
@@ -40,6 +45,7 @@ ${front_.front("s", only=("columns", "rows", "panel", "leading", "first", "row_s
         const long row = i < c ? first + i : row_index[row_start + i - c];
         f[i * ${wide} + right] = is_inside ? ${e.name}_load(x + row * count) : (value_t)(0);
     }
+    // v: each turn has columns from .. from + across - 1 of L21, and a work-item every `parts`-th row of column k.
     for (int from = 0; from < c; from += ${across}) {
         const int k = from + first_row % ${across};
         value_t sum = (value_t)(0);
@@ -56,6 +62,7 @@ ${front_.front("s", only=("columns", "rows", "panel", "leading", "first", "row_s
     }
     barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);  // before x is overwritten
     x += first * count;
+    // x_c: every work-item computes rows k .. k + 3 as y0 .. y3, and subtracts them from its rows above.
     for (int k = (c - 1) / 4 * 4; k >= 0; k -= 4) {
         barrier(CLK_LOCAL_MEM_FENCE);
 % for j in reversed(range(4)):

@@ -6,7 +6,9 @@
 ##      y = L11^-1 f_c, four rows at a time; all rows below subtract these four
 ##      contribution = f_u - L21 y
 ##
-## f and L11 are in local memory.  Work-item t computes right-hand side t % wide, rows t / wide, t / wide + step, ...
+## Local memory: f, the m = c + u rows of f, and `solved`, those of y, by rows of `wide` elements; `triangle`, L11,
+## packed by rows.  Work-item t computes right-hand side right = t % wide, rows first_row = t / wide, first_row + step,
+## ...
 ##
 ## size, columns       rows, and own columns, of the largest front
 ## lanes, wide         work-items, and right-hand sides, of a group
@@ -51,6 +53,7 @@ ${front_.front("s", only=("columns", "rows", "panel", "leading", "first", "row_s
         }
         f[i * ${wide} + right] = v;
     }
+    // y: every work-item computes rows k .. k + 3 as y0 .. y3, and subtracts them from its rows below.
     for (int k = 0; k < c; k += 4) {
         barrier(CLK_LOCAL_MEM_FENCE);
 % for j in range(4):

@@ -4,13 +4,16 @@
 ##          f ->
 ##      +-----+-----+        V = C - sum over solved k of P(s, k) Q(k, f); for own columns then V = D^-1 V.
 ##    s |  V  |     |        P, Q, D, tickets and flags are as in factor/tiles; P and D are in the panel, Q is in X.
-##      +-----+-----+        Blocks, order and directions are those of vector.
+##      +-----+-----+        A front has `blocks` blocks of own columns, c in all; forward, those of the u rows below
+##                           follow.  C: rows of B, with the children's contributions, or (backward) of Y.
 ##
-## tiles_f         tiles of 64 right-hand sides; the ticket of a group is task * tiles_f + f
+## tiles_f         tiles of 64 right-hand sides, of which there are `count`; a group's ticket is task * tiles_f + f
 ## tasks           for each block of rows: front, block s, and (in .w) the number of all blocks of the fronts before
+## counters        | next ticket | groups that are done | flag of tile (0, 0) of task 0's front | (0, 1) | ...
 ## x_all           n x count, row-major, in the permuted numbering           taken, started: as in vector
-## p_part, q_part  `panels` pieces of 16 steps of k by 64 elements, with a pitch of 68 against conflicts of banks
-## The other parameters are those of factor/tiles without `factorise`.
+## p_part, q_part  `panels` panels of 16 steps of k by 64 elements each (factor/_panels)
+## The other parameters are those of factor/tiles without `factorise`.  The variables s to v and those in local memory
+## are what the parts of factor/ have in scope: factor/_tile lists them.
 <%namespace name="group" file="/group/group.cl.mako"/>
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="epilogue" file="/common/epilogue.cl.mako"/>
@@ -40,7 +43,6 @@ ${tile.define()}
 __kernel ${group.of_size(256)}
 void ${kernel("solve")}
 {
-    // p_part to ready_end, and the variables below, are used by the defs of factor/.
     __local value_t p_part[${16 * 68 * panels}] __attribute__((aligned(32)));
     __local value_t solved[${2 * item_rows * 68}] __attribute__((aligned(32)));
     __local value_t q_part[${16 * 68 * panels}] __attribute__((aligned(32)));
@@ -56,12 +58,14 @@ ${front_.front("task.x", only=("columns", "rows", "panel", "leading", "row_start
     volatile __global uint *done = counters + 2 + (long)task.w * tiles_f;
     const bool is_own = s < blocks;
     const int needed_steps = min(s, blocks), f0 = 64 * f, s0 = is_own ? 64 * s : c + 64 * (s - blocks);
+    // Rows s0 and columns f0 of X begin the tile; left_s and left_f of them exist.
     const int left_s = min((is_own ? c : c + u) - s0, 64), left_f = (int)min(count - f0, 64l);
     const uint all_flags = groups;
     factor += factor_offset + panel;
     x_all += x_all_offset;
 % if backward:
-    // Own columns in reverse order: element (i, k) of the reversed factor is L(last - k, last - i).
+    // Own columns in reverse order: element (i, k) of the reversed factor is L(last - k, last - i).  `below` points to
+    // the element of the first row below in the last own column.
     const long last = c - 1, l_row = -1, l_col = -leading, v_row = -count, v_col = 1;
     __global const ${e.name}_t *l = factor + last * (leading + 1), *below = factor + c * leading + last;
     __global ${e.name}_t *v = x_all + (first + last) * count;
@@ -81,6 +85,7 @@ ${front_.front("task.x", only=("columns", "rows", "panel", "leading", "row_start
 % endfor
 % endfor
 % if not backward:
+    // Row i of the front, first + row_start + i of all fronts' rows, adds rows taken[start[i]] ... of contributions.
     __global const int *start = taken_start + first + row_start + s0;
 % for i in range(item_rows):
     if (${item_rows} * y + ${i} < left_s) {

@@ -8,6 +8,8 @@
 ##    f  | L21 | U   |
 ##       +-----+-----+
 ## first_tile  the index in `tiles` (see tiles) of the tile of group 0
+## The variables t to v, and those that blocks.tile and blocks.place declare, are what the parts of factor/ have in
+## scope: factor/_tile lists them.
 <%namespace name="group" file="/group/group.cl.mako"/>
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="epilogue" file="/common/epilogue.cl.mako"/>

@@ -8,7 +8,11 @@
 ##      +-----+   y = L11^-1 f_c                    +-----+
 ##   u  | L21 |   contribution = f_u - L21 y        | L21 |     x_u is known: its rows are columns of ancestors
 ##      +-----+                                     +-----+
-## The backward solve is a forward solve with the columns in reverse order: block 0 has the last columns.
+## The backward solve is a forward solve with the columns in reverse order: block 0 has the last columns, and element
+## (i, k) of the reversed L11 is that of the rows and columns last - k and last - i.
+##
+## Names in the kernel: v_t, element t of f or of y_c in work-item t < 64; first_row, the block's first row; left, its
+## number of rows; cell, the pointer to the front's cells; l and y, with strides l_row, l_col and y_row, in elements.
 ##
 ## tasks          for each block of rows: front, block, and the number of own blocks of the fronts before; a group's
 ##                ticket is task * count + right-hand side
