@@ -15,8 +15,9 @@
 ## policy   GemmPolicy: register tiles, vectors, prefetch (the next panels are loaded while this one is used), buffers
 ##          (2: one barrier a step, not two), prefetch_local, repack (C is stored through local memory)
 ## a, b     Panel: how the work-items move an operand         tile  RegisterTile: the sums of a work-item
-## split    whether the k of the tiles after the first `whole` is divided into `splits` parts of k_split steps (see
-##          _split_k).  They are last, because their short groups fill compute units that wait for long groups
+## split    whether the k of the tiles after the first `whole`, `cut` in number, is divided into `splits` parts of
+##          k_split elements (see _split_k): unit u is tile u, or part (u - whole) / cut of tile whole + (u - whole) %
+##          cut.  They are last, because their short groups fill compute units that wait for long groups
 ## tail     whether k, or a part of it, is not a multiple of a panel's steps: tile_k, or 2 tile_k for pairs (_pairs)
 ## stagger  GroupStagger: the step along k at which a group begins; it continues at step 0 after the last; or None
 ## widths   the widths of stores of C (1: element by element); of several the argument store_width selects one
@@ -64,7 +65,7 @@ void ${kernel("gemm")}
     __local ${a.local_type} *a_local = local_memory, *b_local = local_memory + ${a.local_elements};
     const int t = get_local_id(0), unit = get_group_id(0);
 ${choose_tile()}\
-    const int tiles = (int)((depth + ${K - 1}) / ${K});
+    const int tiles = (int)((depth + ${K - 1}) / ${K});  // the number of steps along k
 % if tail:
     const int tail = (int)(depth - ${K}l * (tiles - 1));
 % endif
@@ -92,7 +93,7 @@ ${triangle.store(problem, policy, lambda: output.any_width(tile, widths), lambda
 % endif
 }
 
-## Declare the group's tile of C, and its share of k: `depth` steps, from k_first on.
+## Declare the group's tile of C, and its share of k: `depth` elements, from k_first on.
 <%def name="choose_tile()">\
 % if split:
     __local uint is_last;

@@ -32,6 +32,7 @@ ${operands.locate(["c"], rank, "first_product + get_group_id(2)")}
 % if group == 1:
     const long bottom = min(top + ${tile}, n), right = min(left + ${tile}, n);
 % if problem.fills == "mirror":
+    // The tile `of` by rows, with a pitch of tile + 1.
     ${c.name}_t lines[${tile * (tile + 1)}];
     for (long row = left; row < right; row++)
         for (long col = top; col < bottom; col++)
@@ -44,6 +45,7 @@ ${operands.locate(["c"], rank, "first_product + get_group_id(2)")}
                 ${f"lines[(col - left) * {tile + 1} + row - top]" if problem.fills == "mirror" else f"({c.name}_t)(0)"};
 % else:
 % if problem.fills == "mirror":
+    // The tile `of` by rows, with a pitch of tile + 1, so that elements of a column are in different banks.
     __local ${c.name}_t lines[${tile * (tile + 1)}];
     for (int e = get_local_id(0); e < ${tile * tile}; e += ${group}) {
         const long row = left + e / ${tile}, col = top + e % ${tile};

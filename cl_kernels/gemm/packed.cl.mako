@@ -15,12 +15,16 @@
 ##
 ## k is divided into `splits` shares of `share` steps (the last may be short), `depth` steps in all.  One launch of
 ## tiles computes `together` shares from `share0` on, each with its own sums.
-## Packed: panel p of share s of product t starts at ((t * splits + s) * panels + p) * share * W.
-## Unfinished sums are stored in `partial`, one TILE per (share, product, tile).
+##
+##   packed_a, packed_b   panel p of share s of product t starts at real ((t * splits + s) * panels + p) * share * W;
+##                        W: reals of a step of a panel (_pack), MR * C of A, NR * C of B
+##   partial              unfinished sums: share after share, of each the products, of each the tiles by rows, TILE
+##                        reals each
+##
 ## row, col: where the launch's part of C begins.  over, under: in row r the columns from r - under to r + over are
 ## computed.
 ## once_a, once_b: whether the operand is the same for every product, and packed once.  first: the first product of the
-## launch, whose product `item` it computes.
+## launch, whose product `item` it computes.  MR, NR: rows and columns of a tile; C: reals of an element.
 <%namespace name="epilogue" file="/common/epilogue.cl.mako"/>
 <%namespace name="operands" file="/gemm/_operands.cl.mako"/>
 <%namespace name="packed" file="/gemm/_packed.cl.mako"/>
@@ -39,6 +43,7 @@ void ${kernel("pack")}
     const long id = is_a ? get_global_id(0) : get_global_id(0) - items_a, item = get_global_id(1);
     const long chunk = is_a ? chunk_a : chunk_b, group = is_a ? group_a : group_b;
     const long panels = is_a ? panels_a : panels_b, chunks = (share + chunk - 1) / chunk;
+    // id is (group of panels * splits + split) * chunks + chunk; `inner`: the chunk's first step in its share.
     const long inner = id % chunks * chunk, split = id / chunks % splits;
     const long panel = id / chunks / splits * group, last = LEAST(panel + group, panels);
     const long step = split * share + inner;
@@ -58,6 +63,7 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
 void ${kernel("tiles")}
 {
     const long panels_a = (m + ${MR - 1}) / ${MR}, panels_b = (n + ${NR - 1}) / ${NR};
+    // p: the panel of A.
     const long blocks = (panels_a + block - 1) / block;
     const long p = get_global_id(2) % blocks * block + get_global_id(0);
     const long part = get_global_id(2) / blocks % together, split = share0 + part;
@@ -75,6 +81,7 @@ void ${kernel("tiles")}
 % if "b" in direct:
     if (!b_packed) b_step = b_row;
 % endif
+    // The panels q of B that this work-item multiplies, from `start` to before `last`.
     const long at = (long)get_global_id(1) * run, start = MOST(at, (below - under) / ${NR});
     const long last = LEAST(LEAST(panels_b, at + run), (below + over + rows + ${NR - 1}) / ${NR});
     for (int done = 0; done == 0 || done < steps; done += visit)

@@ -4,7 +4,11 @@
 ##      vector; so are the elements of B and of C                for a tile of R x S vectors of C
 ##
 ## Work-groups of one work-item compute `run` blocks of V products each, one after the other.  `count` is the number of
-## products.  The order of axes in scratch is that of each operand in memory.
+## products.
+##
+##   scratch of a work-item   | ta: A, lines of vectors of V | tb: B | tc: C |
+##
+## Lines in scratch are rows or columns, as in memory: those of which elements are nearer to each other.
 ## once_a, once_b: whether the operand is the same for every product, and copied once.
 ##
 ## problem: of one batch axis; a, b and c are of one real element.  V: lanes of a vector.
@@ -26,7 +30,7 @@ typedef ${e.real}${V} vec_u __attribute__((aligned(${e.itemsize})));
 #define VEC(p) (*(__global vec_u *)(p))
 
 // Copy a block of `lanes` matrices, `apart` elements apart, to scratch: `lines` lines, `line` apart, of `length`
-// elements, `step` apart.  Matrices without gaps are copied as one line.
+// elements, `step` apart; four matrices from w on at a time.  Matrices without gaps are copied as one line.
 static inline void take(const ${E} *from, long line, long step, long apart, ${E} *to, long lines, long length,
     long lanes)
 {
@@ -75,6 +79,7 @@ void ${kernel("lanes")}
     const bool ${x}_by_rows = (${x}_col < 0 ? -${x}_col : ${x}_col) <= (${x}_row < 0 ? -${x}_row : ${x}_row);
     const long ${x}_lines = ${x}_by_rows ? ${rows} : ${cols}, ${x}_length = ${x}_by_rows ? ${cols} : ${rows};
     const long ${x}_line = ${x}_by_rows ? ${x}_row : ${x}_col, ${x}_step = ${x}_by_rows ? ${x}_col : ${x}_row;
+    // Strides in scratch.
     const long ${x}r = ${x}_by_rows ? ${x}_length * ${V} : ${V}, ${x}c = ${x}_by_rows ? ${V} : ${x}_length * ${V};
 % endfor
     ${E} *ta = scratch + get_group_id(0) * (m * steps + steps * n + m * n) * ${V};
@@ -91,6 +96,7 @@ void ${kernel("lanes")}
 % if problem.reads_c:
         take(to, c_line, c_step, c_batch0, tc, c_lines, c_length, lanes);
 % endif
+        // Tiles of 4 x 4 elements, and at the ends single rows or columns.
         for (long i = 0; i < m; i += m - i < 4 ? 1 : 4)
             for (long j = 0; j < n; j += n - j < 4 ? 1 : 4) {
                 ${E} *pa = ta + i * ar, *pb = tb + j * bc, *pc = tc + i * cr + j * cc;

@@ -1,6 +1,10 @@
 ## gemm of small products on a CPU: C = epilogue(alpha * A @ B + beta * C).  A work-item packs and multiplies `run`
-## whole products of a batch, one after the other, in its part of scratch (see packed for the layout).  If there are few
-## products, it computes only `strip` panels of B's columns of each.  Range: (products / run, panels of B / strip).
+## whole products of a batch, one after the other, in its part of scratch.  If there are few products, it computes only
+## `strip` panels of B's columns of each.  Range: (products / run, panels of B / strip).
+##
+##   scratch of a work-item   | packed A, if a_packed: panel after panel (_pack) | packed B, if b_packed |
+##
+## MR, NR: rows and columns of a tile; C: reals of an element; steps: the extent of k.
 ## once_b: whether B is the same for every product, and packed once.  Operands for which a_packed or b_packed is 0 are
 ## read in place.  Between the tiles of a product, `lines_a` and `lines_b` cache lines of the operands of the next
 ## product are prefetched.  Rows of C are stored over `across` panels of B, which stay in the L1 cache.
@@ -44,6 +48,7 @@ void ${kernel("whole")}
             *next_b = (__global const char *)(b + b_batch0);
         const int more = item + 1 < end;
 % endif
+        // Tiles: panels q of B, `across` at a time, of each all panels p of A that have elements in the triangle.
         for (long block = first; block < last; block += across) {
             const long stop = LEAST(last, block + across);
 % if problem.triangle == "lower":

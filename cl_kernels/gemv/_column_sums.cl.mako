@@ -3,7 +3,8 @@
 ##
 ##   partial, in words of 32 bits   part 0: vector 0: the components of all outputs | vector 1 | ... || part 1 ...
 ##
-## Arguments and variables as in axpy_columns.
+## elem, real, P, C, T, G, W, Q, V, conj: as in axpy_columns.  In scope, from there: k, o, s<q> and t<q>, sums, lid,
+## part, parts, block, m.
 <%namespace name="gemv" file="/gemv/_gemv.cl.mako"/>
 <%namespace name="fix_up" file="/group/fix_up.cl.mako"/>
 
@@ -24,7 +25,8 @@ static inline ${T} fold_down(${T} v, __local ${T} *sums)
 }
 </%def>
 
-## Add the sums s0, s1 ... of an output's work-items, one sum for each vector; the first work-item has the results.
+## Add the sums s<q> (and t<q>: see _gemv) of an output's work-items, one for each vector; the first work-item has the
+## results.
 <%def name="across_rows()">\
 % for q in range(Q):
 % if elem.complex:
@@ -39,7 +41,8 @@ static inline ${T} fold_down(${T} v, __local ${T} *sums)
 ## The address of component c of the sums of this work-item's outputs, for a part and a vector.
 <%def name="place(part, c)">words + (((${part}) * m + o) * ${P} + ${c}) * ${fix_up.module.words(real)}</%def>
 
-## The last group of a block to finish adds the parts of each output in order.
+## The last group of a block to finish adds the parts of each output in order.  It declares `holds`, whether this
+## work-item has results: work-item k of an output adds every K-th part, from part k on.
 <%def name="across_groups()">\
     __local uint is_last;
     volatile __global uint *words = (volatile __global uint *)partial;

@@ -1,7 +1,8 @@
 ## The function of cpu_columns that adds rows to the sums of outputs: W * unroll sums are in registers (`unroll` vectors
 ## of W), while R rows at a time are added, and then single rows.
 ##
-## elem, real, P, E, R: as in cpu_columns.
+## elem, real, P, E, R: as in cpu_columns.  s<u>, t<u>: the sums of the u-th vector of outputs; t only if elements are
+## complex (see _gemv).
 
 ## Add the products of `rows` rows from i on.  Rows are read in the order of memory.  Several rows have sums of their
 ## own (p and q), because one chain of additions to s would take longer.

@@ -1,4 +1,4 @@
-## Common to the gemv kernels of CPUs: lane sums of many vectors, the store of many outputs, and
+## Common to the gemv kernels of CPUs (cpu_rows, cpu_columns): lane sums of many vectors, the store of many outputs, and
 ## the fold of the parts that several groups summed.
 <%namespace name="put" file="/gemv/_put.cl.mako"/>
 
@@ -31,6 +31,7 @@
 %>${"\n    ".join(lines)}</%def>
 
 ## store_all(y, y_step, sums, count): store `count` outputs, with `finish` those from number `row` on.
+## e, real: the Element, and the real type of the sums.  C: reals of a vector.  y_unit: whether y_step is 1.
 <%def name="define(e, real, C, y_unit, finish)">
 <%
     S = vector(real, e.components)
@@ -55,8 +56,10 @@ static inline void store_all(__global ${e.name}_t *y, long y_step, const ${real}
 }
 </%def>
 
-## The last of the `parts` groups of a block of outputs [first, last) adds what each has left in
-## `partial`, part by part, and stores y.
+## The last of the `parts` groups of a block of outputs [first, last) adds what each has left in `partial`, part by
+## part, and stores y; the other groups return.
+##
+##   partial  | part 0: all m outputs | part 1 | ...
 <%def name="fold_parts(e, real, block, first, last, finish)">
     if (!arrives_last(counters + ${block}, parts)) return;
     for (long i = ${first}; i < ${last}; ++i) {

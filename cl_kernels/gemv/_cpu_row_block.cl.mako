@@ -1,7 +1,11 @@
 ## The outputs of a block of rows of cpu_rows, from the lane sums of its rows.
 ##
 ##   define(rows)          fold_lanes_<rows>(lanes, sums)
-##   sums_of(rows, left)   left: the arguments of lane_sums (_cpu_row_sums) for the columns after whole vectors, as text
+##   sums_of(rows, left)   the outputs; left: the arguments of lane_sums (_cpu_row_sums) for the columns after whole
+##                         vectors, as text
+##
+## T, C, P, V, real, tail, side_by_side, split, finish: as in cpu_rows.  In scope, from there: i, the block's first row;
+## first and last, the group's columns; lanes, sums; with split sums_at, the group's part of `partial`.
 <%namespace name="outputs" file="/gemv/_cpu_outputs.cl.mako"/>
 <%namespace name="put" file="/gemv/_put.cl.mako"/>
 <%def name="define(rows)">\

@@ -6,7 +6,8 @@
 ## that were summed before count as 0.  A tail across the row's end, for rows shorter than V, is the row and the
 ## elements after it, which count as 0; rows whose tail would exceed A's memory (not is_loadable) are copied first.
 ##
-## elem, C, P, T, E, mask, conj, unit, x_unit, tail, whole: as in cpu_rows.
+## elem, V, C, P, T, E, conj, unit, x_unit, tail, whole: as in cpu_rows.  mask: the integer type of a real's size.
+## s<k>_<u>, t<k>_<u>: sums of row k, chain u (t: see _gemv).  xv, xs: a vector of x, and with re and im swapped.
 <%namespace name="gemv" file="/gemv/_gemv.cl.mako"/>
 
 ## Declare the arguments of lane_sums for the tail: its first column `left`, the lanes that count, `fresh`, and x there.
@@ -34,6 +35,7 @@ static inline ${T} load_row(__global const ${elem.name}_t *p, long step, long co
 }
 </%def>
 
+## The function that sums `rows` rows, with `unroll` chains of additions for each.
 <%def name="lane_sums(rows, unroll)">
 // lanes[0 .. ${rows}) = ${rows} rows of a times x, over the columns [first, last), lane by lane.
 static inline void lane_sums_${rows}(__global const ${elem.name}_t *a, long a_out, long a_sum,
@@ -87,6 +89,7 @@ ${f", long left, {vector(mask, C)} fresh, {T} x_left" if tail != "none" else ""}
 ${", bool is_loadable" if tail == "across" else ""}\
 </%def>
 
+## Add the products of the tail to the sums.
 <%def name="add_tail(rows)">\
     if (j < last) {
         xv = x_left;
@@ -104,7 +107,7 @@ ${", bool is_loadable" if tail == "across" else ""}\
     }
 </%def>
 
-## Add the products of one vector of each row to the sums with the number `chain`.
+## Add the products of one vector of each row, the one at column `at`, to the sums with the number `chain`.
 <%def name="add_vectors(rows, at, chain)">
         xv = ${load_x(at)};${f" xs = {gemv.module.swapped('xv', C)};" if elem.complex else ""}
 % for k in range(rows):
@@ -113,4 +116,5 @@ ${gemv.dot_step(elem, f"s{k}_{chain}", f"t{k}_{chain}", f"load{V}(a{k} + ({at}){
 % endfor
 </%def>
 
+## An expression: the vector of x at column `at`.
 <%def name="load_x(at)">${f"load{V}(x + {at})" if x_unit else f"gather{V}(x + ({at}) * x_step, x_step)"}</%def>

@@ -12,8 +12,8 @@
 ##   t += a * swap(x)    components are alternately re*im and im*re
 ## They are combined at the end, with the signs of a product or of a conjugated product.
 ##
-## e: Element.  r: the real type of the sums (uint or ulong for integers, which wrap around).
-## C: reals of one vector, V * e.components.
+## e: Element.  r: the real type of the sums (uint or ulong for integers, which wrap around).  V: elements of a vector.
+## C: reals of one vector, V * e.components.  P: reals of one element, e.components.
 
 <%!
 def lane(name, i, width):

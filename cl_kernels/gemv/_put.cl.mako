@@ -1,9 +1,11 @@
 ## The store of a sum as an element of y, in the gemv kernels and in gemm/skinny.
 ##
 ##   load_one(p)        one element as a value of the sums
-##   put(p, sum, ...)   store alpha * sum + beta * *p, after the operations of `finish`, at p
+##   put(p, sum, ...)   store alpha * sum + beta * *p, after the operations of `finish`, at p; without reads_y, *p is
+##                      not read and beta not used
 ##
 ## finish: portable_gpu.codegen.epilogue.Finish, the operations on each sum; or None.
+## e: Element.  r: the real type of the sums.
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="epilogue" file="/common/epilogue.cl.mako"/>
 <%namespace name="scale" file="/common/scale.cl.mako"/>
@@ -30,8 +32,8 @@ static inline void put(__global ${e.name}_t *p, ${T} sum, ${T} alpha, ${T} beta,
 }
 </%def>
 
-## For `finish`: declarations of the parameters of `put`, its arguments for output `row` of vector `col`, and statements
-## that advance pointers to the starts of the arrays.
+## For `finish`: the declarations of the last parameters of `put`, their arguments for output `row` of vector `col`, and
+## statements at the start of a kernel that advance pointers to the starts of the arrays.
 <%def name="declared(finish)">${f", long row, long col{capture(epilogue.typed, finish)}" if finish else ""}</%def>
 <%def name="at(finish, row, col)">${f", {row}, {col}{capture(epilogue.passed, finish)}" if finish else ""}</%def>
 <%def name="begin(finish)">\

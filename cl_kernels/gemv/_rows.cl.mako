@@ -10,6 +10,8 @@
 ## With `staggered` it begins at `start`, a few whole rounds of the lanes after first, and continues at first when it
 ## reaches last.  With x_together > 1 (and V == 1, x_pitch == 1) one load reads the adjacent elements of x_together
 ## vectors.
+## s<k>_<q>, t<k>_<q>: the sums of row k and vector q; t only if elements are complex (see _gemv).  The parameters are
+## those of dot_rows.
 <%def name="sum_rows(elem, real, T, P, C, V, R, Q, L, conj, unit, x_vector, x_together=1, staggered=False)">
 <%
     sums = [(k, q, f"{k}_{q}") for k in range(R) for q in range(Q)]
@@ -87,7 +89,8 @@ ${gemv.signed(elem, real, C, conj, f"s{i}", f"t{i}")}\
 }
 </%def>
 
-## Store the sums that this work-item holds.  from_col: the start of the expression of a vector's index for `finish`.
+## Store `sums`, which this work-item holds, of the rows from `row` on.  from_col: the start of the C expression of a
+## vector's index for `finish`, as "col + ".
 <%def name="put_rows(elem, real, R, Q, finish, from_col='')">
 % for k in range(R):
 % for q in range(Q):

@@ -8,6 +8,8 @@
 ##
 ## The K sums of an output are added through local memory.  With `split`, work-groups share the summed
 ## axis, and the last of them to finish adds the parts in order.  Work-items with k == 0 hold the results.
+## Names in the kernel: k, as above; o, the work-item's first output; i, a row of a; s<q> and t<q>, its sums of vector
+## q.
 ##
 ## G, W, V, U: as above; G work-items are a group.  If V > 1, loads are aligned and V divides m.
 ## unit: whether a_out is 1; otherwise V is 1.  Q: the most vectors x of a launch.

@@ -5,7 +5,8 @@
 ##   summed i    a a a a                                 R rows together add to U vectors of
 ##     |         a a a a  R rows share one load and      sums, which are in registers then
 ##     v         ...      store of the sums
-## Short rows are read one by one (R = 1), in the order of memory.
+## Short rows are read one by one (R = 1), in the order of memory.  The outputs of a block are divided into panels, of
+## which each has U * V, U / 2 * V ... V, V / 2 ... 1 outputs.
 ##
 ## A group is one work-item.  Group g has block g / parts of the outputs and part g % parts of the summed axis; the last
 ## group of a block to finish adds the parts in order.
@@ -39,6 +40,7 @@ ${sums.panel(W, unroll)}
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
 void ${kernel("gemv_cpu_columns")}
 {
+    // The sums of a block, and of complex elements those with re and im swapped (see _gemv).
     ${real} s[${B * P}] __attribute__((aligned(64)));
     ${real} t[${B * P if elem.complex else 1}] __attribute__((aligned(64)));
     const uint part = get_group_id(0) % parts;

@@ -14,8 +14,8 @@
 ## elem, real: element, and the real type of the sums.  P: reals of an element.  C = V * P; T, E:
 ## types of C and of P reals.  conj: conjugate A.  unit: a_sum == 1 (else V == 1).  x_unit, y_unit:
 ## x_step, y_step == 1.  U: vectors in flight of rows side by side.  tail: how the columns after whole
-## vectors are read: "inside" the row, or "across" the ends of rows shorter than V.  whole: how many
-## vectors a row has, where they are written out; 0 for a loop.
+## vectors are read: "inside" the row, or "across" the ends of rows shorter than V; "none" if there are
+## no such columns.  whole: how many vectors a row has, where they are written out; 0 for a loop.
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="gemv" file="/gemv/_gemv.cl.mako"/>
 <%namespace name="put" file="/gemv/_put.cl.mako"/>
@@ -25,8 +25,8 @@
 <%namespace name="fix_up" file="/group/fix_up.cl.mako"/>
 <%include file="/common/prelude.cl.mako"/>
 <%
-    together = [R, R // 2, 1] if side_by_side and R > 2 else list(dict.fromkeys([R, 1]))
-    left = ", left, fresh, x_left" if tail != "none" else ""
+    together = [R, R // 2, 1] if side_by_side and R > 2 else list(dict.fromkeys([R, 1]))  # numbers of rows
+    left = ", left, fresh, x_left" if tail != "none" else ""  # arguments of lane_sums for the tail
     left += ", is_loadable" if tail == "across" else ""
 %>
 ${element.scalar(elem)}

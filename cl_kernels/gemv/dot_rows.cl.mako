@@ -9,8 +9,9 @@
 ##
 ## G, L: work-items of a work-group and of a run.  R: rows of a run.  V: elements of a load, which is aligned if V > 1.
 ## unit: a_sum is 1 (else V is 1).  elem, real: element, and the real type of the sums.  P: reals of an element.  C = V
-## * P; T: type of C reals.  Q: vectors.  conj: conjugate A.  x_vector: x is aligned, x_step == 1.  x_together: vectors
-## of a load, see _rows.  acc: Accumulator of R * Q sums.  stagger: Stagger of groups along rows, or None.
+## * P; T: type of C reals.  Q: the most vectors x (_gemv).  conj: conjugate A.  x_vector: x is aligned, x_step == 1.
+## x_together: vectors of a load, see _rows.  acc: Accumulator of R * Q sums.  stagger: Stagger of groups along rows, or
+## None.
 ## shared: each run of L lanes has Q of the `vectors`, and those of one row follow each other:
 ##   | row 0, vectors 0 1 | row 0, vectors 2 3 | ... | row 1, vectors 0 1 | ...
 <%namespace name="element" file="/common/element.cl.mako"/>

@@ -1,7 +1,7 @@
 ## long_rows: y = alpha * A x + beta * y on a GPU for few rows, each long and contiguous.
 ##
 ##   row block (R rows)   |  part 0  |  part 1  | ... |      group g: block g / parts, part g % parts
-##   partial[block][part]     R sums     R sums
+##   partial[block][part]     R sums     R sums              of each vector: an accumulator, in 32-bit words
 ##
 ## If there are several parts, the last work-group of a row block to finish adds them in order, so the
 ## result does not depend on which group is last.  Its first work-item holds the results.

@@ -3,6 +3,7 @@
 ##   T_identity()          the neutral element
 ##   T_combine(a, b)       a folded with b
 ##   T_gather(a, b)        a folded with b, computed faster; accurate for at most 1024 calls in succession
+## A field of T is a vector of `width` numbers, one for each accumulator.
 <%def name="define(acc, width=1)">
 <% T = acc.type(width) %>
 typedef struct {
@@ -30,7 +31,7 @@ static inline ${T} ${T}_gather(${T} a, ${T} b)
 }
 </%def>
 
-## T_halve(a): fold the upper half of `width` accumulators into the lower half.
+## T_halve(v): fold the upper half of `width` accumulators into the lower half, an accumulator of half the width.
 <%def name="halve(acc, width)">
 static inline ${acc.type(width // 2)} ${acc.type(width)}_halve(${acc.type(width)} v)
 {

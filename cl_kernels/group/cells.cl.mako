@@ -1,14 +1,16 @@
 ## Elements that one work-group passes to others, each with its own flag (see waiting).
 ##
-##   counters | next ticket | groups that are done | cells ...
+##   counters | next ticket | groups that are done | cell 0 | cell 1 | ...      two words of 32 bits, then cells of 64
 ##
 ## A cell has 64 bits: 32 bits of the element, and a flag in the other 32.  An element of several words has as many
 ## cells.  One access reads both, so neither the writer nor the reader needs a fence.  For groups of 256 work-items; `t`
 ## is the number of the work-item.
 ##
-##   define(e)       publish(cell, v); is_published(cell, &v): whether the element was published; if so, v is set
-##   cell(offset)    the pointer to a cell
-##   finish(last, groups, cells)    count the group as done, and let the last group reset the cells
+##   define(e)       the C functions, for Element e:
+##                   publish(cell, v): store the element v in its cells, the first of which is at `cell`
+##                   is_published(cell, &v): whether the element was published; if so, v is set
+##   cell(offset)    an expression: the pointer to cell `offset`
+##   finish(last, groups, cells)    count the group as done, and let the last group reset all `cells` cells
 <%namespace name="waiting" file="/group/waiting.cl.mako"/>
 <%def name="define(e)">
 <% words = e.itemsize // 4 %>\

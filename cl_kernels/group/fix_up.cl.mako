@@ -3,11 +3,11 @@
 ## No group waits for another one, so a device need not promise progress (see waiting).
 ##
 ##   partial    | part 0 | part 1 | ...    words of 32 bits, which every OpenCL device keeps coherent
-##   counters   | 0 | 0 | ...              for each output, the number of groups that have arrived; 0 between launches
+##   counters   | output 0 | output 1 | ...    for each, the number of groups that have arrived; 0 between launches
 ##
 ##   define()               arrives_last(counter, groups), for the defs below
 ##   publish, collect       one real number
-##   accumulators(acc)      ACC_publish, ACC_collect: all fields of an accumulator
+##   accumulators(acc)      ACC_publish(words, v), ACC_collect(words): all fields of an accumulator
 ##   arrive, arrive_by_one  is_last, a __local uint of the kernel: whether this group is the last
 ##   fold                   combine the accumulators of all parts
 <%namespace name="waiting" file="/group/waiting.cl.mako"/>
@@ -32,7 +32,7 @@ static inline bool arrives_last(volatile __global uint *counter, uint groups)
 }
 </%def>
 
-## publish: a statement that stores a number at `place`.  collect: its value.  apart: the distance between its words.
+## publish: store the number `value` at `place`.  collect: the number there.  apart: the distance between its two words.
 <%def name="publish(real, place, value, apart=1)">\
 % if words(real) == 2:
 { const uint2 bits = as_uint2(${value}); STORE_PUBLISHED(${place}, bits.x);
@@ -71,8 +71,8 @@ static inline ${acc.name} ${acc.name}_collect(volatile __global uint *words)
 }
 </%def>
 
-## For all work-items of the group, or all to which the barrier `wait` applies, after they have published.  The
-## condition `one` is true for one of them.
+## For all work-items to which the barrier `wait` applies, after they have published: set is_last.  counter: the pointer
+## to the output's counter; parts: the number of its groups.  The condition `one` is true for one work-item.
 <%def name="arrive(counter, parts, one, wait='barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE)')">\
                 GROUP_FENCE();
                 ${wait};
@@ -80,7 +80,7 @@ static inline ${acc.name} ${acc.name}_collect(volatile __global uint *words)
                 ${wait};
 </%def>
 
-## The same if one work-item publishes an accumulator, at `place`.
+## The same if one work-item publishes an accumulator, `value`, at `place`.
 <%def name="arrive_by_one(acc, place, value, counter, parts, one)">\
         if (${one}) {
             ${acc.name}_publish(${place}, ${value});
@@ -89,15 +89,15 @@ static inline ${acc.name} ${acc.name}_collect(volatile __global uint *words)
         barrier(CLK_LOCAL_MEM_FENCE);
 </%def>
 
-## Behind a branch that has barriers and sets a variable of a later branch.  LLVM may join the two branches, and then
-## PoCL 3.0 lets all work-items of a group take the same way; behind a barrier it does not.
+## To be written behind a branch that has barriers and sets a variable of a later branch.  LLVM may join the two
+## branches, and then PoCL 3.0 lets all work-items of a group take the same way; behind a barrier it does not.
 <%def name="after_branch()">\
 % if target.facts.type == "cpu":
     barrier(CLK_LOCAL_MEM_FENCE);
 % endif
 </%def>
 
-## total: part `first` and every `step`-th part after it, combined in order.  place: the place of part p.
+## total: is set to part `first` and every `step`-th part after it, combined in order.  place: the pointer to part p.
 <%def name="fold(acc, total, place, first, step, parts)">\
         ${total} = ${acc.name}_identity();
 % if target.is_cpu:
@@ -108,12 +108,12 @@ static inline ${acc.name} ${acc.name}_collect(volatile __global uint *words)
         for (uint p0 = ${first}; p0 < ${parts}; p0 += ${ahead}u * ${step}) {
             uint p = p0;  // ${ahead} loads are in flight
 % for u in range(ahead):
-            const ${acc.name} left${u} = ${acc.name}_collect(${place});
+            const ${acc.name} part${u} = ${acc.name}_collect(${place});
             p = min(p + ${step}, ${parts} - 1u);
 % endfor
-            ${total} = ${acc.name}_combine(${total}, left0);
+            ${total} = ${acc.name}_combine(${total}, part0);
 % for u in range(1, ahead):
-            if (p0 + ${u}u * ${step} < ${parts}) ${total} = ${acc.name}_combine(${total}, left${u});
+            if (p0 + ${u}u * ${step} < ${parts}) ${total} = ${acc.name}_combine(${total}, part${u});
 % endfor
         }
 % endif

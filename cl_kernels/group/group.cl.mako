@@ -8,15 +8,15 @@ ${(f"UNBOUND_GROUP({G})" if G <= target.unbound_group and not light
     else f"__attribute__((reqd_work_group_size({G}, 1, 1)))")}\
 </%def>
 
-## ACC_subgroupW: see subgroup/subgroup.
+## Define ACC_subgroup<width>: see subgroup/subgroup.
 <%def name="define_subgroup(acc, width)">${subgroup.define(acc, width)}</%def>
 
 ## ACC_group(v, slot, wave): fold v over the group of G work-items; work-item 0 holds the result.
 ##   | S lanes | S lanes | ... |      each sub-group folds by itself
 ##   wave[0]   wave[1]  ...           its first lane writes one slot of local memory
 ##   the first sub-group folds wave[0 .. G/S)
-## wave does not overlap the slots of the sub-groups, which saves a barrier.  Call it from all work-items, with
-## LOCAL_ARRAY(wave); a barrier is needed between two calls.
+## slot: see subgroup/subgroup.  wave: local memory of G / S accumulators, which does not overlap the slots; that saves
+## a barrier.  Call it from all work-items, with LOCAL_ARRAY(wave); a barrier is needed between two calls.
 <%def name="define(acc, G, S)">
 ${subgroup.define(acc, S)}
 <% waves = G // S %>

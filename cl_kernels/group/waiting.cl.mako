@@ -37,7 +37,8 @@ GROUP_FENCE();
 ## The same for groups that execute a barrier of local and global memory before the flag is set.
 <%def name="release_without_barrier()">GROUP_FENCE();</%def>
 
-## For one work-item, statements: set a flag after the group's `release`; reset a flag; count in a flag.
+## For one work-item, statements, of which `flag` is a pointer: set a flag after the group's `release`; reset a flag;
+## count in a flag.
 <%def name="set(flag, value='1u')">\
 DEVICE_FENCE();
             STORE_PUBLISHED(${flag}, ${value});
@@ -53,7 +54,7 @@ DEVICE_FENCE();
 ## An expression: the value of a flag.
 <%def name="flag(place)">LOAD_PUBLISHED(${place})</%def>
 
-## Repeat `step` while the condition `pending` is true.
+## Repeat the statements `step` while the condition `pending`, which reads a flag, is true.
 <%def name="wait(pending, step='')">\
 <%
 if not target.forward_progress:
@@ -71,7 +72,8 @@ ${BARRIER}
         GROUP_FENCE();
 </%def>
 
-## For one work-item: count the group as done.  last: a __local variable, whether all `groups` groups are done.
+## For one work-item: count the group as done.  last: a __local variable, which is set to whether all `groups` groups
+## are done.  is_last, arrives_last: expressions that count once in the second word, or at `counter`, and say the same.
 <%def name="done(last, groups)">\
 DEVICE_FENCE();
             ${last} = ${is_last(groups)};
@@ -79,7 +81,8 @@ DEVICE_FENCE();
 <%def name="is_last(groups)">${arrives_last("counters + 1", groups)}</%def>
 <%def name="arrives_last(counter, groups)">atomic_inc(${counter}) == ${groups} - 1u</%def>
 
-## For all work-items: set the first two words and `flags` more to 0.  Flags of 64 bits: see cells.
+## For all work-items, of which `item` is the number and `items` the count: set the first two words and `flags` more to
+## 0. Flags of 64 bits: see cells.
 <%def name="reset(flags, item='t', items='256u')">\
 for (uint i = ${item}; i < 2u + ${flags}; i += ${items}) STORE_PUBLISHED(counters + i, 0u);
 </%def>

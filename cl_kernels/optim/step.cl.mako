@@ -40,7 +40,8 @@ ${update(1)}\
     }
 }
 
-## The update of w elements from i on.  g, p: gradient and parameter.  A state's variable is its first letter and `_`.
+## The update of w elements from i on.  g, p: gradient and parameter.  The variable of a state is the first letter of
+## its name and `_`: b_ of `buffer`, a_ of `average`, s_ of the squares, l_ of the largest.
 <%def name="update(w)">
 <% t = vector(real, w); suffix = "" if w == 1 else w %>
         ${t} g = ${"-" if "maximize" in flags else ""}${elem.name}_load${suffix}(grad + i);

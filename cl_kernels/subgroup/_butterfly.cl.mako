@@ -1,6 +1,7 @@
 ## The fold by exchanges in a butterfly: for d = 1, 2, 4 ... each lane folds in the value of a lane in the other half of
 ## its 2d lanes, LANE_PARTNER(word, d).  All lanes of a half hold the same value by then, so any lane of the other half
-## may be the partner.  Every lane ends with the result.
+## may be the partner.  Every lane ends with the result.  acc, width, runs: see subgroup; LANE_PARTNER exchanges words
+## of 32 bits.
 <%def name="define(acc, width, runs)">
 static inline ${acc.name} ${acc.name}_subgroup${width}(
     ${acc.name} v, __local ${acc.name} *slot${", uint lanes" if runs else ""})

@@ -1,5 +1,6 @@
 ## A tree in local memory, one slot a work-item: lanes below d fold in the value of lane + d.
-## SUBGROUP_SYNC orders the steps.  Lane 0 ends with the result; the last sync frees the slots.
+## SUBGROUP_SYNC orders the steps.  Lane 0 ends with the result; the last sync frees the slots.  acc, width, runs, slot:
+## see subgroup.  qualifier: "volatile " where the device needs it, or "".
 <%def name="define(acc, width, qualifier, runs)">
 static inline ${acc.name} ${acc.name}_subgroup${width}(
     ${acc.name} v, __local ${acc.name} *slot${", uint lanes" if runs else ""})
