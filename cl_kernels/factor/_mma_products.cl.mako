@@ -63,10 +63,10 @@ lower = "row <= col" if s == "f" else "(s < f || row <= col)"
 </%def>
 
 ## Subtract the sums from v, whose elements other work-items hold: the sums pass through the local memory of the panels,
-## 32 rows at a time, or 64 if there are two panels of each operand.  The first half of the rows is in p_part, the
-## second in q_part, with a pitch of 68.  has_input: whether v has been set to C; otherwise it is 0.
+## 32 rows at a time, or 64 if there are two panels of each operand.  The first half of the rows (`lines`) is in
+## p_part, the second in q_part, with a pitch of 68.  has_input: whether v has been set to C; otherwise it is 0.
 <%def name="subtract_sums(v, name, has_input)">\
-<% lines = 16 * panels  # rows in the memory of the panels of one operand %>\
+<% lines = 16 * panels %>\
 for (int from = 0; from < 64; from += ${2 * lines}) {
 % for i in range(2):
         {

@@ -40,7 +40,7 @@ value_t ${", ".join(f"{name}{i}_{j} = 0" for i in range(4) for j in range(4))};
 
 ## Subtract the sums from v, through local memory, as in _mma_products.
 <%def name="subtract_sums(v, name, has_input)">\
-<% lines = 16 * panels  # rows in the memory of the panels of one operand %>\
+<% lines = 16 * panels %>\
 for (int from = 0; from < 64; from += ${2 * lines}) {
         const int row = sum_row - from;
         if (row >= 0 && row < ${2 * lines}) {

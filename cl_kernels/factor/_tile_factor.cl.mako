@@ -8,6 +8,11 @@
 ## Factorise V, L's diagonal tile, in steps q of R rows of D^H.  In each step, every lane of the sub-group that holds
 ## the next R rows factorises the R x R elements at their diagonal (`corner`, in local memory), and solves for its
 ## columns.  `failed`: the first column without a positive pivot, or 64; from it on results are NaN.
+##
+##   corner      by rows, item_rows x item_rows elements: row i is row item_rows q + i of V
+##   c<i>_<j>    the same in registers, j >= i, which become a square of D^H but for its diagonal; its reciprocals are
+##               scale<k>
+##   c<i>s<j>    vectors of which real numbers are read
 <%def name="factorise_tile()">\
 for (int q = 0; ${item_rows} * q < left_s; ++q) {
             __local value_t *shared_rows = solved + (q & 1) * ${68 * item_rows};

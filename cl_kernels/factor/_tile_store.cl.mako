@@ -46,8 +46,8 @@ for (long i = 64 * (${begin}) + t; i < 64 * (${end}); i += 256) {
     }
 </%def>
 
-## out: a statement that stores a value as element (row, col) of V, or adds it.  store_rows: store the 16 rows from
-## from_row on.  store: store all rows.  stored: store a value unless it is above L's diagonal.
+## out: a statement that stores a value as element (row, col) of V, or adds it (`adds`).  store_rows: store the 16 rows
+## from from_row on.  store: store all rows.  stored: store a value unless it is above L's diagonal.
 <%def name="out(row, col, value)">\
 <% at = f"v + (s0 + {row}) * v_row + (f0 + {col}) * v_col" %>\
 ${problem.elem.name}_store(${at}, ${f"{problem.elem.name}_load({at}) + " if adds else ""}${value})\

@@ -47,6 +47,7 @@ void ${kernel("copy")}
     const long top = band % bands * ${lines}, end = LEAST(top + ${lines}, count);
 ${operands.locate(["from", "to"], rank, "band / bands")}
     const long step = to_${along};
+    // Lines i .. i + together - 1 of the target, and of these the elements first .. last - 1.
     for (long i = top; i < end; i += 4) {
         const long together = LEAST(4, end - i);
         long begin = first, stop = last;

@@ -44,6 +44,7 @@ void ${kernel("pack")}
 {
     const long group = get_group_id(0), band = group / pieces, first = band % bands * ${lines}l;
 ${operands.locate(names, rank, "band / bands")}
+    // Row i of dense is row `row` of the triangle, from column `left` on, in the block that begins at row `start`.
     for (long i = first; i < min(first + ${lines}, rows); ++i) {
         const long row = row0 + i, start = row / ${block} * ${block}, left = ${"start" if diagonal else "col0"};
         __global ${e.name}_t ${"const " if what != "unpack" else ""}*line = dense + i * dense_row;

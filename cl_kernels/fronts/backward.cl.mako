@@ -26,6 +26,7 @@ ${front_.front("s", only=("columns", "rows", "panel", "leading", "row_start", "f
     x += x_offset;
     ${E} *l = factor + factor_offset + panel, *columns_x = x + first * count;
     __global const int *row = row_index + row_start;
+    // Element (k, r) of y_c - L21^H x_u, with k a row and r a right-hand side.
     for (long at = t; at < columns * count; at += ${size}) {
         const long k = at / count, r = at % count;
         value_t sum = columns_x[at];
@@ -33,6 +34,7 @@ ${front_.front("s", only=("columns", "rows", "panel", "leading", "row_start", "f
             sum -= MUL(CONJ(l[(columns + i) * leading + k]), x[row[i] * count + r]);
         columns_x[at] = sum;
     }
+    // Backward substitution: row k is done, and is subtracted from all rows above.
     for (long k = columns - 1; k >= 0; k--) {
         barrier(CLK_GLOBAL_MEM_FENCE);
         const real_t inverse = 1 / REAL(l[k * leading + k]);

@@ -41,6 +41,7 @@ ${front_.front("child_front", "child_", ("rows", "row_start"))}
             else below[(row - columns) * count + r] += from[at];
         }
     }
+    // Forward substitution: row k is done, and is subtracted from all rows below.
     for (long k = 0; k < columns; k++) {
         barrier(CLK_GLOBAL_MEM_FENCE);
         const real_t inverse = 1 / REAL(l[k * leading + k]);

@@ -23,8 +23,8 @@
 ## Store the registers to local memory: each branch has constant distances from the first position.
 <%def name="store(panel, buffer)">
 <% n = panel.name %>\
-% for branch, k_step, s_step in (
-    (f"if ({n}_by_k)", 0, panel.group // panel.depth), ("else", panel.group // panel.extent, 0)):
+<% branches = (f"if ({n}_by_k)", 0, panel.group // panel.depth), ("else", panel.group // panel.extent, 0) %>\
+% for branch, k_step, s_step in branches:
     ${branch} {
 % for i in range(panel.loads):
         ${n.upper()}_LOCAL(${buffer}, ${n}_k + ${i * k_step}, ${n}_s + ${i * s_step}) = ${n}_value(${n}_r${i});

@@ -27,6 +27,7 @@ return ", ".join(f"EPILOGUE_OF_VALUES(scaled(alpha, {acc}), {at}, {values(e)})" 
 extra = problem.extras[i]
 return not (extra.row if problem.transposed else extra.col)
 %></%def>
+## Of each 32 columns a lane has one element; of_lane gets those of other lanes.
 <%def name="load_columns(count)">
 % if not all(map(by_rows, range(len(problem.extras)))):
             const int last_col = (int)min(n - first_col, ${count}l) - 1;

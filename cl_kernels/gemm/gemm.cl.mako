@@ -10,11 +10,12 @@
 ##   +-----+  +-----+-----+
 ## m |  A  |  |     |  C  | tile_m        Tiles are numbered down bands of `band` tile rows, so that
 ##   +-----+  +-----+-----+               groups that run together share panels in the cache.
-##   tile_k           tile_n
+##   tile_k           tile_n              Local memory: `buffers` panels of A, then as many of B (_panel).
 ##
 ## policy   GemmPolicy: register tiles, vectors, prefetch (the next panels are loaded while this one is used), buffers
 ##          (2: one barrier a step, not two), prefetch_local, repack (C is stored through local memory)
-## a, b     Panel: how the work-items move an operand         tile  RegisterTile: the sums of a work-item
+## a, b     Panel: how the work-items move an operand; in the kernel, the pointers to the operands
+## tile     RegisterTile: the sums of a work-item; in the kernel, the number of the group's tile of C
 ## split    whether the k of the tiles after the first `whole`, `cut` in number, is divided into `splits` parts of
 ##          k_split elements (see _split_k): unit u is tile u, or part (u - whole) / cut of tile whole + (u - whole) %
 ##          cut.  They are last, because their short groups fill compute units that wait for long groups
@@ -74,6 +75,7 @@ ${panel.place(a, "first_row", "m", "k_first" if split else "0")}
 ${panel.place(b, "first_col", "n", "k_first" if split else "0")}
 ${registers.place(tile)}
 % if stagger:
+    // The step along k at which the group begins.
     const int start = (int)(${stagger.group}) % ${stagger.along.starts} * ${stagger.along.stride} % tiles;
     a += ${K}l * start * a_col;
     b += ${K}l * start * b_row;

@@ -54,6 +54,7 @@ void ${kernel("gemm")}
     __local uint is_last;
 % endif
     const int t = get_local_id(0), lane = t % ${side}, slice = t % 64 / ${side}, wave = t / 64;
+    // The wavefront's first row and column in the tile.
     const int rows_at = wave / ${policy.waves_n} * ${policy.wave_m},
         cols_at = wave % ${policy.waves_n} * ${policy.wave_n};
 ${units.loop(policy, ["a", "b"] + outputs, types, problem, depth, True)}
@@ -102,6 +103,7 @@ ${units.count_products()}
 % endif
 % for i, j in squares:
             {
+                // Row `top` begins the square; the lane has sums of its column `col`.
                 const long top = first_row + rows_at + ${i * side}, col = first_col + cols_at + ${j * side} + lane;
 % for r in range(instruction.sums):
                 {

@@ -74,6 +74,7 @@ ${barriers.start(policy, group, group // 32)}
     const uint place_${name} = 128 * line + ((chunk ^ ${mma.module.swizzle(form, "line")}) << 4),
         ${name}_lane = ${mma.module.lane(form)};
 % endfor
+    // The warp's first row and column in the tile.
     const int rows_at = warp / ${policy.warps_n} * ${16 * policy.blocks},
         cols_at = warp % ${policy.warps_n} * ${16 * policy.pairs};
     // The stages that are multiplied and copied next, and the parities of the phases for which they wait.

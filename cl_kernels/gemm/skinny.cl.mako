@@ -19,8 +19,9 @@
 ## Group g has block g / parts of the rows, and part g % parts of k: see gemv/_part, which declares block, part, first
 ## and last.
 ##
-## policy  SkinnyPolicy       elem, out   elements of w and x, and of y         Q  vectors (columns)
-## across  as above           x_wide      whether x is read in vectors along k         blocks  of 16 rows
+## policy  SkinnyPolicy       elem, out   elements of w and x, and of y         Q  the number of vectors (columns)
+## across  as above           x_wide      whether x is read in vectors along k
+## blocks  the number of blocks of 16 rows that a group computes
 ## finish  operations on each element (see gemv/_put), or None       w_pitch, x_pitch, y_pitch   strides of lines and
 ##         vectors, in elements
 <%namespace name="element" file="/common/element.cl.mako"/>
