@@ -10,8 +10,10 @@
 ##
 ## The scratch of a work-item has T, and from size - n - R on `inverse`, the reciprocals of T's diagonal.
 ##
-## problem   CholeskyProblem           in_place, report, first   as in cholesky
+## problem   CholeskyProblem           in_place   whether L replaces A; else the elements above L become zeros
 ## policy    CpuPolicy: R, NR above    size               elements of scratch for a work-item
+## report    for each matrix, the first column whose pivot is not positive, or -1, and the bits of that pivot.  The
+##           matrix may be a block of a larger one, from its column `first` on; reports of earlier blocks remain
 ## ragged    whether n and offsets are read from a table, whose largest n determines `size`; the matrices of a
 ##           work-item are then spread over the table, so that all work-items have large and small ones
 <%namespace name="element" file="/common/element.cl.mako"/>

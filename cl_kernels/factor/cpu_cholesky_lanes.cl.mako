@@ -6,8 +6,10 @@
 ## A work-item factorises `run` blocks of W matrices, one after the other.  A matrix without gaps is copied as one line
 ## of n * n elements.  Columns of scratch are adjacent if those of L are.
 ##
-## problem   CholeskyProblem of one batch axis     in_place, report   as in cholesky
-## policy    CpuPolicy                             W                  matrices of a block
+## problem   CholeskyProblem of one batch axis     in_place   whether L replaces A; else elements above L become zeros
+## policy    CpuPolicy                             W          matrices of a block
+## report    for each matrix, the first column whose pivot is not positive, or -1, and the bits of that pivot.  The
+##           matrix may be a block of a larger one, from its column `first` on; reports of earlier blocks remain
 ##
 ## Complex numbers: see _rows; here both factors of a product are vectors.
 <%namespace name="element" file="/common/element.cl.mako"/>

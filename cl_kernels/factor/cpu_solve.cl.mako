@@ -11,7 +11,8 @@
 ## policy    CpuPolicy                 size               elements of scratch for a work-item
 ## source    Operand of B if B is not the array of X, else None
 ## groups    work-items for a pair, with `columns` columns each; run is 1 if there are several
-## ragged    whether n, m and offsets are read from a table, as in cpu_cholesky
+## ragged    whether n, m and offsets are read from a table, whose largest n determines `size`; the pairs of a work-item
+##           are then spread over the table
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="epilogue" file="/common/epilogue.cl.mako"/>
 <%namespace name="operands" file="/gemm/_operands.cl.mako"/>

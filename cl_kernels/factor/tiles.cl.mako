@@ -13,6 +13,7 @@
 ##     +-----+-----+-----+          D: L's diagonal tile s
 ##   P: L's rows s, conjugated        Q: L's rows f
 ##   D: L's diagonal tile s, conjugated; if s = f it is computed from V
+##   The numbers are tickets, of a factor those with pairs.
 ##
 ## The ticket of a group determines its tile, or its pair of tiles (_pair).  All tiles that these depend on belong to
 ## groups with lower tickets, for which it waits (group/waiting).  A diagonal tile has

@@ -32,7 +32,7 @@ void ${kernel("update")}
     const long product = get_group_id(0) / groups, column = get_group_id(0) % groups * ${G} + t;
 ${operands.locate(["l", "b"], 0, "product")}
 ${ragged_.pair()}
-    if (column - t >= m) n = 0;  // no return: see solve
+    if (column - t >= m) n = 0;  // no return, because some OpenCL implementations for CPUs mishandle barriers after one
     for (int i = 0; i < n; i += ${R}) {
 % for r in range(R):
         value_t s${r} = (value_t)(0);

@@ -4,7 +4,8 @@
 ##      x_c = L11^-H (y_c - L21^H x_u)         x_u: the elements of X in the front's other rows, which are columns of
 ##                                             ancestors and so already known
 ##
-## e, x, count   as in forward
+## e         Element of L and of X
+## x         Y, then the result: n x count (right-hand sides), row-major, in the permuted numbering
 <%namespace name="group" file="/group/group.cl.mako"/>
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="epilogue" file="/common/epilogue.cl.mako"/>

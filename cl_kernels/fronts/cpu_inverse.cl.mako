@@ -10,7 +10,8 @@
 ## strip     columns of a product's strip; rows of X and P have n elements, the next multiple of it
 ## index     0, 1, 2 ...: the rows of y that subtract_backward reads
 ## scratch   of a work-item, `size` elements: [X; V] and [-X; P] of panel_size each, Z11 of `square`, a leaf's Z22
-## The other parameters are those of inverse.
+## z, at     the blocks, m x m by rows, whose lower triangles are valid, and the start of each front's block
+## diagonal  the diagonal of Z in the permuted numbering; this kernel stores that of Z11
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="epilogue" file="/common/epilogue.cl.mako"/>
 <%namespace name="numbers" file="/factor/_numbers.cl.mako"/>

@@ -1,4 +1,5 @@
-## X = L^-H Y for the own columns of small fronts, in place, on a GPU.  Groups as in small_forward.
+## X = L^-H Y for the own columns of small fronts, in place, on a GPU.  Group g has front which[g / pieces] and the
+## right-hand sides from g % pieces * wide on.
 ##
 ##      v = y_c - L21^H x_u                `across` columns of L21 at a time, with `parts` partial sums for each
 ##      x_c = L11^-H v, four rows at a time, from the last row on; all rows above subtract these four
@@ -9,7 +10,9 @@
 ##   f          local memory: the m = c + u rows of X of the front, by rows of `wide` elements
 ##   triangle   local memory: L11, packed by rows
 ##   sums       local memory: the partial sums of the work-items
-## The other parameters are those of small_forward.
+## size, columns   rows, and own columns, of the largest front
+## lanes, wide     work-items, and right-hand sides, of a group
+## x               Y, then the result: n x count, row-major, in the permuted numbering
 <%namespace name="group" file="/group/group.cl.mako"/>
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="epilogue" file="/common/epilogue.cl.mako"/>

@@ -12,8 +12,9 @@
 ## counters        | next ticket | groups that are done | flag of tile (0, 0) of task 0's front | (0, 1) | ...
 ## x_all           n x count, row-major, in the permuted numbering           taken, started: as in vector
 ## p_part, q_part  `panels` panels of 16 steps of k by 64 elements each (factor/_panels)
-## The other parameters are those of factor/tiles without `factorise`.  The variables s to v and those in local memory
-## are what the parts of factor/ have in scope: factor/_tile lists them.
+## e, mma          Element; whether products are by matrix instructions (float64)      backward   which solve
+## item_rows       rows of V of a work-item.  The variables s to v and those in local memory are what the parts of
+##                 factor/ have in scope: factor/_tile lists them.
 <%namespace name="group" file="/group/group.cl.mako"/>
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="epilogue" file="/common/epilogue.cl.mako"/>

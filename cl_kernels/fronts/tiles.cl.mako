@@ -10,8 +10,11 @@
 ## groups, all_flags   the number of groups, and that of flags, of all fronts
 ## tiles     for each ticket: front, s, f, and the start of its front's flags; a tile has a higher ticket than all tiles
 ##           that it depends on
-## The other parameters are those of factor/tiles with `factorise`, in place, for an L that is stored by rows.  The
-## variables s to v, and those that tile.memory declares, are what the parts of factor/ have in scope: factor/_tile
+## report    for each front, the first own column whose pivot is not positive, or -1, and the bits of that pivot
+## e         Element            mma   whether products are by matrix instructions (float64)
+## item_rows, panels   see factor/_tile and factor/_panels.  The arguments of the parts of factor/ are those of
+##           factor/tiles with `factorise`, in place, for an L that is stored by rows.
+## The variables s to v, and those that tile.memory declares, are what the parts of factor/ have in scope: factor/_tile
 ## lists them.
 <%namespace name="group" file="/group/group.cl.mako"/>
 <%namespace name="element" file="/common/element.cl.mako"/>

@@ -2,12 +2,15 @@
 ## of 64 x 64 elements of U.
 ##
 ##           s ->                   U(s, f) -= sum over own columns k of L(s, k)^* L(f, k)^T, by the products of
-##       +-----+                    factor/tiles, which also has the other parameters.
+##       +-----+                    factor/tiles.
 ##       | L11 |
 ##       +-----+-----+              Blocks of rows and columns: see _blocks.
 ##    f  | L21 | U   |
 ##       +-----+-----+
-## first_tile  the index in `tiles` (see tiles) of the tile of group 0
+## tiles       for each tile: front, column block s, row block f, and a number that only fronts/tiles reads
+## first_tile  the index in `tiles` of the tile of group 0
+## e, mma      Element; whether products are by matrix instructions (float64)
+## item_rows, panels   see factor/_tile and factor/_panels
 ## The variables t to v, and those that blocks.tile and blocks.place declare, are what the parts of factor/ have in
 ## scope: factor/_tile lists them.
 <%namespace name="group" file="/group/group.cl.mako"/>

@@ -31,7 +31,7 @@ return "s" + "".join(str(first + i) for i in range(instruction.words))
 %></%def>
 
 ## Declare the local memory of the emulation: A and B of each wavefront of the group.
-<%def name="exchange(instruction, emulated, group)">
+<%def name="emulation_memory(instruction, emulated, group)">
 % if emulated:
     __local ${instruction.sum_type} matrices[${2 * instruction.lane_depth * group}];
 % endif

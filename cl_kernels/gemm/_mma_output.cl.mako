@@ -80,6 +80,7 @@
                 if (first_col + cols_at + ${8 * j} < n) {
 % for h in range(2):
                     {
+                        // The lane's four adjacent elements of a row.
                         __local double2 *four = (__local double2 *)(square + (2 * g + ${h}) * 18 + 4 * q);
                         four[0] = (double2)(d${i}_${j}_${2 * h}, d${i}_${j + 1}_${2 * h});
                         four[1] = (double2)(d${i}_${j}_${2 * h + 1}, d${i}_${j + 1}_${2 * h + 1});
@@ -89,9 +90,9 @@
                     const long col = first_col + cols_at + ${8 * j} + lane % 16;
                     __global ${type} *line = c + (top + lane / 16) * c_row + col;
 #pragma unroll 4
-                    for (int y = lane / 16; y < rows; y += 2, line += 2 * c_row)
-                        if (col < n${triangle.only(problem, 'top + y', 'col')})
-                            STORE(line, RESULT(square[18 * y + lane % 16], top + y, col));
+                    for (int row = lane / 16; row < rows; row += 2, line += 2 * c_row)
+                        if (col < n${triangle.only(problem, 'top + row', 'col')})
+                            STORE(line, RESULT(square[18 * row + lane % 16], top + row, col));
                     WARP_BARRIER();
                 }
 % endfor

@@ -5,8 +5,8 @@
 ## Stores of 8 bytes.  Lanes of two rows exchange sums, so that each has two rows of a column: v<h> is that of the upper
 ## row, w<h> that of the lower one.  `odd` is 1 in the lane that gets the right one of two columns; the rows of both
 ## begin at `top`.  With 16-bit elements, two such pairs of lanes exchange sums then, so that each lane has four rows of
-## a column and stores fill whole memory sectors.  `upper` is 1 in the second pair.  Its rows are 8 below those of the
-## first pair, and its `top` is 2 below already, so 6 are added.
+## a column and stores fill whole memory sectors.  p, q: the packed rows of h = 0 and 1.  `upper` is 1 in the second
+## pair.  Its rows are 8 below those of the first pair, and its `top` is 2 below already, so 6 are added.
 <%def name="eight_bytes(policy, sums, type)">
 <% halves = problem.c.elem.itemsize == 2 %>\
             const int odd = lane / 4 % 2${", upper = lane / 8 % 2" if halves else ""};

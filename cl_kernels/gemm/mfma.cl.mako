@@ -49,7 +49,7 @@ __kernel __attribute__((reqd_work_group_size(${policy.group_size}, 1, 1))) ${mfm
 void ${kernel("gemm")}
 {
     __local uint4 a_local[${policy.buffers * a.bytes // 16}], b_local[${policy.buffers * b.bytes // 16}];
-    ${mfma.exchange(instruction, target.forced, policy.group_size)}
+    ${mfma.emulation_memory(instruction, target.forced, policy.group_size)}
 % if split:
     __local uint is_last;
 % endif

@@ -1,15 +1,15 @@
 ## The triangle of C that is not computed: it becomes the transpose of the computed triangle, or zeros.  Work-group (x,
 ## y, z) has column x and row y of tiles of the z-th product; groups whose tile is in the computed triangle return.
 ##
-##          C0                      A group writes one tile `to`.  Its elements are read from the mirrored
-##    +--+--+--+                    tile `of` and transposed in local memory, so that rows of both tiles are
-##    |  |  |to|  R0                accessed contiguously.  On the diagonal both are the same tile, in which
-##    +--+--+--+                    the elements of the computed triangle are read and the others written.
-##    |  |  |  |
+##          left                    A group writes one tile `to`, from row `top` and column `left` on.  Its
+##    +--+--+--+                    elements are read from the mirrored tile `of` and transposed in local
+##    |  |  |to|  top               memory, so that rows of both tiles are accessed contiguously.  On the
+##    +--+--+--+                    diagonal both are the same tile, in which the elements of the computed
+##    |  |  |  |                    triangle are read and the others written.
 ##    +--+--+--+
-##    |of|  |  |  C0
+##    |of|  |  |  left
 ##    +--+--+--+
-##      R0
+##     top
 ##
 ## problem    a GemmProblem: C, its triangle, and `fills`: mirror or zeros
 ## tile, group    the side of a tile, and work-items of a group; a group of one has the tile in private memory

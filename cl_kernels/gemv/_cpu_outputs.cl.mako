@@ -18,6 +18,7 @@
         merged = []
         for i in range(0, len(names), 2):
             pair = names[i], names[i + 1]
+            # Lanes of both vectors, one after the other: lane l, and lane l ^ d, of the vector that has l's bit d.
             keep, move = (
                 ", ".join(str((l ^ swap) + width * bool(l & d)) for l in range(width)) for swap in (0, d)
             )

@@ -6,8 +6,10 @@
 ## If there are several parts, the last work-group of a row block to finish adds them in order, so the
 ## result does not depend on which group is last.  Its first work-item holds the results.
 ##
-## G, S: work-items of a work-group and of a sub-group.  R: rows of a block.  The other parameters are those of
-## dot_rows.
+## G, S: work-items of a work-group and of a sub-group.  R: rows of a block.  V: elements of a load, which is aligned if
+## V > 1.  unit: a_sum is 1 (else V is 1).  elem, real: element, and the real type of the sums.  P: reals of an element.
+## C = V * P; T: type of C reals.  Q: the most vectors x (_gemv).  conj: conjugate A.  x_vector: x is aligned, x_step ==
+## 1.  x_together: vectors of a load, see _rows.  acc: Accumulator of R * Q sums.
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="accumulator" file="/group/accumulator.cl.mako"/>
 <%namespace name="group" file="/group/group.cl.mako"/>
