@@ -47,9 +47,9 @@ static inline void take(${E} *a, long a_row, long a_col, ${E} *t, long ld, long 
     //@noinline: PoCL compiles this function by itself (portable_gpu/runtime/pocl_bodies.py)
     for (long i = 0; i < n; i += 4) {
         const long lines = n - i < 4 ? n - i : 4;
-        if (a_row == 1)
+        if (a_row == 1)  // columns from the diagonal on
             move(a + i * (a_row + a_col), a_col, a_row, t + i * (ld + 1), ld, 1, lines, n - i);
-        else
+        else  // rows up to the diagonal
             move(a + i * a_row, a_row, a_col, t + i, 1, ld, lines, i + lines);
     }
 }

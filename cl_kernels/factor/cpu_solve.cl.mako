@@ -44,7 +44,8 @@ ${rows.define(e, policy, False)}
 static inline void take(${E} *l, long l_row, long l_col, ${E} *t, long ld, ${E} *inverse, long n)
 {
     //@noinline: PoCL compiles this function by itself (portable_gpu/runtime/pocl_bodies.py)
-    // L is copied by its rows or by its columns, whichever are contiguous.
+    // L is copied by its rows, up to the diagonal, or by its columns, from the diagonal on, whichever are contiguous;
+    // `skip` is 1 for columns.
     const bool by_rows = l_row != 1 && l_row != -1;
     const long line = by_rows ? l_row : l_col, step = by_rows ? l_col : l_row, skip = by_rows ? 0 : 1;
     const long t_line = by_rows ? 1 : ld, t_step = by_rows ? ld : 1;

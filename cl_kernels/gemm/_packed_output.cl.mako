@@ -36,7 +36,7 @@
     *(lanes${V}_u *)(edge + ${n * V}) = ${name};
 % endfor
     for (int i = 0; i < rows; i++) {
-        const real_t *at = edge + i * ${NR * C};
+        const real_t *row_sums = edge + i * ${NR * C};
         __global ${c.name}_t *to = c + i * c_row;
         int j = ${f"MOST((long)skip, row + i - {under} - col)" if under else "skip"};
 % if over:
@@ -44,11 +44,12 @@
 % endif
 % if plain:
         for (; skip == 0 && c_col == 1 && j + ${V} <= ${end}; j += ${V})
-            VEC(to + j) = alpha * *(const lanes${V}_u *)(at + j)${f" + beta * VEC(to + j)" if problem.reads_c else ""};
+            VEC(to + j) = alpha
+                * *(const lanes${V}_u *)(row_sums + j)${f" + beta * VEC(to + j)" if problem.reads_c else ""};
 #pragma clang loop vectorize(disable) unroll(disable)  // fewer than a vector, or elements apart in memory
 % endif
         for (; j < ${end}; j++) {
-            const value_t v = ${f"(value_t)(at[j], at[{NR} + j])" if compute.complex else "at[j]"};
+            const value_t v = ${f"(value_t)(row_sums[j], row_sums[{NR} + j])" if compute.complex else "row_sums[j]"};
             ${c.name}_store(to + j * c_col, EPILOGUE(UPDATED(v, to + j * c_col), row + i, col + j));
         }
     }

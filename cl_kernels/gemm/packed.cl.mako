@@ -43,19 +43,19 @@ void ${kernel("pack")}
     const long id = is_a ? get_global_id(0) : get_global_id(0) - items_a, item = get_global_id(1);
     const long chunk = is_a ? chunk_a : chunk_b, group = is_a ? group_a : group_b;
     const long panels = is_a ? panels_a : panels_b, chunks = (share + chunk - 1) / chunk;
-    // id is (group of panels * splits + split) * chunks + chunk; `inner`: the chunk's first step in its share.
-    const long inner = id % chunks * chunk, split = id / chunks % splits;
-    const long panel = id / chunks / splits * group, last = LEAST(panel + group, panels);
-    const long step = split * share + inner;
-    const int steps = LEAST(LEAST(chunk, share - inner), depth - step);
+    // id is (group of panels * splits + share) * chunks + chunk.  step: the chunk's first step along k.
+    const long step_in_share = id % chunks * chunk, share_index = id / chunks % splits;
+    const long first_panel = id / chunks / splits * group, last = LEAST(first_panel + group, panels);
+    const long step = share_index * share + step_in_share;
+    const int steps = LEAST(LEAST(chunk, share - step_in_share), depth - step);
     if (steps <= 0 || (item && (is_a ? once_a : once_b))) return;
     ${operands.locate(["a", "b"], rank, "(first + item)")}
-    const long to = (item * splits + split) * panels;
-% for x, along, P, stride in (("a", "m", MR, "a_row, a_col"), ("b", "n", NR, "b_col, b_row")):
-    for (long p = panel; p < last && ${"is_a" if x == "a" else "!is_a"}; p++)
-        pack_${x}(${x} + p * ${P} * ${stride.split(", ")[0]} + step * ${stride.split(", ")[1]}, ${stride},
-                  LEAST((long)${P}, ${along} - p * ${P}), steps,
-                  packed_${x} + ((to + p) * share + inner) * ${P * C});
+    const long share_panels = (item * splits + share_index) * panels;  // the number of panels before this share's
+% for x, lanes, P, lane_stride, step_stride in (("a", "m", MR, "a_row", "a_col"), ("b", "n", NR, "b_col", "b_row")):
+    for (long p = first_panel; p < last && ${"is_a" if x == "a" else "!is_a"}; p++)
+        pack_${x}(${x} + p * ${P} * ${lane_stride} + step * ${step_stride}, ${lane_stride}, ${step_stride},
+                  LEAST((long)${P}, ${lanes} - p * ${P}), steps,
+                  packed_${x} + ((share_panels + p) * share + step_in_share) * ${P * C});
 % endfor
 }
 
@@ -63,43 +63,44 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
 void ${kernel("tiles")}
 {
     const long panels_a = (m + ${MR - 1}) / ${MR}, panels_b = (n + ${NR - 1}) / ${NR};
-    // p: the panel of A.
+    // p: the panel of A.  part: the share's number among those of the launch.
     const long blocks = (panels_a + block - 1) / block;
     const long p = get_global_id(2) % blocks * block + get_global_id(0);
-    const long part = get_global_id(2) / blocks % together, split = share0 + part;
+    const long part = get_global_id(2) / blocks % together, share_index = share0 + part;
     const long item = get_global_id(2) / blocks / together;
     if (p >= panels_a) return;
     const long below = row + p * ${MR} - col;  // how far the first tile's first element is below the diagonal
-    const long left = depth - split * share;
-    const int steps = left < share ? left : share, rows = LEAST((long)${MR}, m - p * ${MR});
+    const long steps_left = depth - share_index * share;
+    const int steps = steps_left < share ? steps_left : share, rows = LEAST((long)${MR}, m - p * ${MR});
     ${operands.locate(names, rank, "(first + item)")}
-    __global const real_t *pa = packed_a + (((once_a ? 0 : item) * splits + split) * panels_a + p) * share * ${MR * C};
+    __global const real_t *pa = packed_a + (((once_a ? 0 : item) * splits + share_index) * panels_a + p) * share
+        * ${MR * C};
     long a_step = ${MR * C}, b_step = ${NR * C};
 % if "a" in direct:
-    if (!a_packed) pa = a + p * ${MR} * a_row + split * share * a_col, a_step = a_col;
+    if (!a_packed) pa = a + p * ${MR} * a_row + share_index * share * a_col, a_step = a_col;
 % endif
 % if "b" in direct:
     if (!b_packed) b_step = b_row;
 % endif
     // The panels q of B that this work-item multiplies, from `start` to before `last`.
-    const long at = (long)get_global_id(1) * run, start = MOST(at, (below - under) / ${NR});
-    const long last = LEAST(LEAST(panels_b, at + run), (below + over + rows + ${NR - 1}) / ${NR});
+    const long run_start = (long)get_global_id(1) * run, start = MOST(run_start, (below - under) / ${NR});
+    const long last = LEAST(LEAST(panels_b, run_start + run), (below + over + rows + ${NR - 1}) / ${NR});
     for (int done = 0; done == 0 || done < steps; done += visit)
         for (long q = start; q < last; q++) {
             // If B is not packed, the last tile starts `skip` columns earlier, so that it is inside of B.
             const int skip = !b_packed && (q + 1) * ${NR} > n ? (q + 1) * ${NR} - n : 0;
-            const long from = q * ${NR} - skip;
-            __global const real_t *pb = packed_b + (((once_b ? 0 : item) * splits + split) * panels_b + q) * share
+            const long tile_col = q * ${NR} - skip;
+            __global const real_t *pb = packed_b + (((once_b ? 0 : item) * splits + share_index) * panels_b + q) * share
                 * ${NR * C};
 % if "b" in direct:
-            if (!b_packed) pb = b + from + split * share * b_row;
+            if (!b_packed) pb = b + tile_col + share_index * share * b_row;
 % endif
             // B is prefetched 16 steps ahead, or, in place, by 256 bytes of each row.
             tile(pa + done * a_step, a_packed, a_row, a_step, pb + done * b_step, b_step,
                  b_packed ? ${16 * NR * compute.itemsize} : 256, LEAST(visit, steps - done),
                  done ? 1 : parts, partial + (((part * products + item) * panels_a + p) * panels_b + q) * TILE,
                  products * panels_a * panels_b * TILE, finish && done + visit >= steps, row + p * ${MR},
-                 col + from, rows, skip, LEAST((long)${NR}, n - from), c, c_row, c_col, alpha,
+                 col + tile_col, rows, skip, LEAST((long)${NR}, n - tile_col), c, c_row, c_col, alpha,
                  beta, over, under${epilogue.passed(problem)});
         }
 }
