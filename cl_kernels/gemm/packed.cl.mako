@@ -43,7 +43,7 @@ void ${kernel("pack")}
     const long id = is_a ? get_global_id(0) : get_global_id(0) - items_a, item = get_global_id(1);
     const long chunk = is_a ? chunk_a : chunk_b, group = is_a ? group_a : group_b;
     const long panels = is_a ? panels_a : panels_b, chunks = (share + chunk - 1) / chunk;
-    // id is (group of panels * splits + share) * chunks + chunk.  step: the chunk's first step along k.
+    // id is (group of panels * splits + share) * chunks + chunk.  step: where the chunk begins along k.
     const long step_in_share = id % chunks * chunk, share_index = id / chunks % splits;
     const long first_panel = id / chunks / splits * group, last = LEAST(first_panel + group, panels);
     const long step = share_index * share + step_in_share;
