@@ -4,10 +4,12 @@
 ##
 ##   element i   ->   product i / (m n), row i % (m n) / n, column i % n
 ##
-## A few steps of k are loaded before the first of them is multiplied, so that these loads overlap.  If there
-## are few elements, lanes = 2^lanes_log2 adjacent work-items share one: lane i multiplies steps i, i + lanes, ...
+## A few steps of k are loaded before the first of them is multiplied, so that these loads overlap.  If there are few
+## elements, lanes = 2^lanes_log2 adjacent work-items share one: lane l multiplies steps l, l + lanes, ... of k, and the
+## first lane stores the element.
 ##
-## max_lanes  the largest number of lanes     index  a type that counts all elements     acc  Accumulator of a sum
+## max_lanes  the largest number of lanes         index  a C type that counts all elements of the batch
+## acc        Accumulator of a sum over lanes; in the kernel, the variable acc is the sum of one lane
 <%namespace name="accumulator" file="/group/accumulator.cl.mako"/>
 <%namespace name="group" file="/group/group.cl.mako"/>
 <%namespace name="element" file="/common/element.cl.mako"/>
@@ -22,12 +24,13 @@ names = ["a", "b", "c"] + [f"e{i}" for i in range(len(problem.extras))]
 sides = {"a": (problem.a, "a_col"), "b": (problem.b, "b_row")}
 steps = 4 if problem.compute.complex else 8
 %>
-## Load the values of a few steps to a0, b0, a1 ...  guarded: whether they are the last steps, which may be fewer.
+## Load the values of `steps` steps to a0, b0, a1 ...  guarded: whether they are the last steps, of which only
+## `steps_left` exist.
 <%def name="load(guarded)">
 % for j in range(steps - 1 if guarded else steps):
 % for name, (operand, stride) in sides.items():
 <% loaded = f"{operand.elem.name}_load({name} + {j} * {stride})" %>\
-        value_t ${name}${j} = ${f"{j} >= left ? (value_t)(0) : " if guarded else ""}
+        value_t ${name}${j} = ${f"{j} >= steps_left ? (value_t)(0) : " if guarded else ""}
             ${epilogue.convert(problem.compute, operand.elem, loaded)};
 % if operand.conj:
         ${name}${j}.y = -${name}${j}.y;
@@ -65,35 +68,35 @@ ${operands.locate(names, rank, f"({index})i / area")}
     b += col * b_col;
     value_t acc = (value_t)(0);
 % if max_lanes > 1:
-    long left = is_stored ? (k + (lanes - 1u) - lane) >> lanes_log2 : 0;
+    long steps_left = is_stored ? (k + (lanes - 1u) - lane) >> lanes_log2 : 0;
     a += lane * a_col;
     b += lane * b_row;
     a_col *= lanes;
     b_row *= lanes;
 % else:
-    long left = is_stored ? k : 0;
+    long steps_left = is_stored ? k : 0;
 % endif
-    for (; left >= ${steps}; left -= ${steps}, a += ${steps} * a_col, b += ${steps} * b_row) {
+    for (; steps_left >= ${steps}; steps_left -= ${steps}, a += ${steps} * a_col, b += ${steps} * b_row) {
 ${load(False)}
 % for j in range(steps):
         MAD(acc, a${j}, b${j});
 % endfor
     }
-    if (left > 0) {
+    if (steps_left > 0) {
 ${load(True)}
 % for j in range(steps - 1):
-        if (${j} < left) MAD(acc, a${j}, b${j});
+        if (${j} < steps_left) MAD(acc, a${j}, b${j});
 % endfor
     }
 % if max_lanes > 1:
     if (lanes > 1) {
-<% parts = [f.name for f in acc.fields] %>\
+<% fields = [f.name for f in acc.fields] %>\
         acc_t sum;
-% for name, of in zip(parts, (".x", ".y") if problem.compute.complex else ("",)):
+% for name, of in zip(fields, (".x", ".y") if problem.compute.complex else ("",)):
         sum.${name} = acc${of};
 % endfor
         sum = acc_t_subgroup${max_lanes}(sum, SUBGROUP_SLOT(scratch), lanes);
-        acc = (value_t)(${", ".join(f"sum.{name}" for name in parts)});
+        acc = (value_t)(${", ".join(f"sum.{name}" for name in fields)});
     }
     if (lane) return;
 % endif
