@@ -11,7 +11,7 @@
 ##   triangle   local memory: L11, packed by rows
 ##   sums       local memory: the partial sums of the work-items
 ## size, columns   rows, and own columns, of the largest front
-## lanes, wide     work-items, and right-hand sides, of a group
+## lanes, wide     work-items, and right-hand sides, of a group          pieces   groups of a front
 ## x               Y, then the result: n x count, row-major, in the permuted numbering
 <%namespace name="group" file="/group/group.cl.mako"/>
 <%namespace name="element" file="/common/element.cl.mako"/>

@@ -11,7 +11,7 @@
 ## ...
 ##
 ## size, columns       rows, and own columns, of the largest front
-## lanes, wide         work-items, and right-hand sides, of a group
+## lanes, wide         work-items, and right-hand sides, of a group          pieces   groups of a front
 ## x                   B, then the result: n x count, row-major, in the permuted numbering
 ## started             for each front: the first row of its contribution in `contributions` (rows of `count` elements)
 ## taken               rows of `contributions`: row i of a front adds those from taken[start[i]] to taken[start[i + 1]],

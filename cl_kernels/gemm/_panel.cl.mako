@@ -10,7 +10,7 @@
 ##            moved along the axis that the strides select (_either_way)
 ##   loads    the vectors that work-item t moves through the registers NAME_r0, NAME_r1 ...
 ##   pairs    whether a word of local memory holds steps 2k and 2k + 1 of a row (_pairs).  A vector along k contains
-##            whole pairs; across k, two vectors (`pieces`), one step apart, are combined into words
+##            whole pairs; across k, two vectors (`loads_each`), one step apart, are combined into words
 ## Rows beyond the matrix repeat its last row (their results are never stored); k is filled with 0.
 <%namespace name="either_way" file="/gemm/_either_way.cl.mako"/>
 <%namespace name="element" file="/common/element.cl.mako"/>
@@ -24,9 +24,10 @@
 <% n, e, w = panel.name, panel.elem, panel.width %>
 typedef ${panel.raw_type} ${n}_raw;
 % if panel.pairs:
-static inline ${panel.value_type} ${n}_value(${", ".join(f"{n}_raw {raw}" for raw in ("raw", "next")[:panel.pieces])})
+static inline ${panel.value_type} ${n}_value(
+    ${", ".join(f"{n}_raw {raw}" for raw in ("raw", "next")[:panel.loads_each])})
 {
-% if panel.pieces == 1:
+% if panel.loads_each == 1:
     return as_${panel.value_type}(raw);
 % else:
     return convert_${panel.value_type}(raw) | convert_${panel.value_type}(next) << 16;
@@ -84,7 +85,7 @@ ${(gather if panel.reader else strided).advance(panel, steps)}
 ${either_way.store(panel, buffer)}<% return STOP_RENDERING %>\
 % endif
 % for i in range(panel.loads):
-<% value = f"{n}_value({', '.join(f'{n}_r{panel.pieces * i + piece}' for piece in range(panel.pieces))})" %>\
+<% value = f"{n}_value({', '.join(f'{n}_r{panel.loads_each * i + half}' for half in range(panel.loads_each))})" %>\
 % if panel.along == "s" or values == 1:
     *(__local ${panel.value_type} *)&${local}(${buffer}, ${n}_k${i}, ${n}_s${i}) = ${value};
 % else:

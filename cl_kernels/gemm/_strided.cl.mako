@@ -3,9 +3,9 @@
 <%namespace name="either_way" file="/gemm/_either_way.cl.mako"/>
 
 ## Of load i: NAME_s<i>, NAME_k<i>, its row and its k in the panel; NAME_at<i>, its position in memory, in bytes from
-## the panel's start; NAME_r<i>, its register, or two of them with pairs across k.  NAME_last: the last row from which a
-## load may begin.  GPUs add an unsigned 32-bit offset to an address that is the same for all work-items without extra
-## instructions.
+## the panel's start; NAME_r<i>, its register, or two of them with pairs across k, for 2k and 2k + 1.  NAME_last: the
+## last row from which a load may begin.  GPUs add an unsigned 32-bit offset to an address that is the same for all
+## work-items without extra instructions.
 <%def name="place(panel, first, count, begin)">
 <% n, w, type = panel.name, panel.width, panel.offset_type %>
     ${n} += ${first} * ${n}_${panel.s_stride}${f" + {begin} * {n}_{panel.k_stride}" if begin != "0" else ""};
@@ -16,7 +16,7 @@
     const ${type} ${n}_at${i} = ${panel.elem.itemsize} * (min(${n}_s${i}, ${n}_last)
         * (${type})${n}_${panel.s_stride} + ${times(panel.pack, f"{n}_k{i}")} * (${type})${n}_${panel.k_stride});
 % endfor
-    ${n}_raw ${", ".join(f"{n}_r{i}" for i in range(panel.loads * panel.pieces))};
+    ${n}_raw ${", ".join(f"{n}_r{i}" for i in range(panel.loads * panel.loads_each))};
 </%def>
 
 <%def name="load(panel, ends)">
@@ -27,9 +27,9 @@ ${elements(panel) if ends else vectors(panel)}
 <%def name="vectors(panel)">
 <% n = panel.name %>
 % for i in range(panel.loads):
-% for piece in range(panel.pieces):
-    ${n}_r${panel.pieces * i + piece} =
-        *(__global const ${n}_raw *)(${n.upper()}_AT(${n}_at${i})${piece * f" + {n}_{panel.k_stride}"});
+% for half in range(panel.loads_each):
+    ${n}_r${panel.loads_each * i + half} =
+        *(__global const ${n}_raw *)(${n.upper()}_AT(${n}_at${i})${half * f" + {n}_{panel.k_stride}"});
 % endfor
 % endfor
 </%def>
@@ -38,11 +38,11 @@ ${elements(panel) if ends else vectors(panel)}
 <%def name="elements(panel)">
 <% n, w = panel.name, panel.width %>
 % for i in range(panel.loads):
-% for piece in range(panel.pieces):
+% for half in range(panel.loads_each):
 % for j in range(w):
 <% ahead = j if panel.along == "k" else 0 %>\
-    ${n}_r${panel.pieces * i + piece}${component(w, j)} = ${times(panel.pack, f"{n}_k{i}")} + ${ahead + piece} < tail
-        ? ${n.upper()}_AT(${n}_at${i})[${j}${piece * f" + {n}_{panel.k_stride}"}] : (${panel.stored_type})(0);
+    ${n}_r${panel.loads_each * i + half}${component(w, j)} = ${times(panel.pack, f"{n}_k{i}")} + ${ahead + half} < tail
+        ? ${n.upper()}_AT(${n}_at${i})[${j}${half * f" + {n}_{panel.k_stride}"}] : (${panel.stored_type})(0);
 % endfor
 % endfor
 % endfor

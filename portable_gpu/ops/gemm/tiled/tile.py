@@ -64,14 +64,14 @@ class Panel:
         return self.depth * self.pack
 
     @property
-    def pieces(self) -> int:
+    def loads_each(self) -> int:
         """The number of loads from global memory that make a vector of values of local memory."""
         return 1 if self.along == "k" and self.width > 1 else self.pack
 
     @property
     def values(self) -> int:
         """The number of values in a vector that is stored in local memory."""
-        return self.width * self.pieces // self.pack
+        return self.width * self.loads_each // self.pack
 
     @property
     def local_type(self) -> str:
