@@ -186,7 +186,7 @@ class OneCycleLR(LRScheduler):
         return self._at(epoch, self.first, self.max_lr, self.last)
 
     def _set(self) -> None:
-        if self.last_epoch >= self.total_steps:
+        if self.last_epoch > self.total_steps:  # the rate after the last step is never used
             raise ArgumentError(f"total_steps is {self.total_steps}, and all of them are done")
         super()._set()
         if self.cycle_momentum:

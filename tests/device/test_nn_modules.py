@@ -513,3 +513,26 @@ def test_modules_with_one_parameter(engine: Engine) -> None:
     np.testing.assert_allclose(norm.get(), np.linalg.norm(gradient), 1e-5)
     optimizer.step()
     np.testing.assert_allclose(first.weight.data.get(), w - gradient / 2, 1e-4, 1e-5)
+
+
+@pytest.mark.parametrize("axes", [1, 2, 3])
+def test_axes_of_normalisations(engine: Engine, axes: int) -> None:
+    """An instance without a batch is a batch of one; other numbers of axes are refused."""
+    rng, extents = np.random.default_rng(axes), (4, 3, 4)[:axes]
+    x, g = (rng.standard_normal((4, *extents)).astype(np.float32) for _ in range(2))
+    options: dict[str, Any] = {"affine": True, "track_running_stats": True, "engine": engine}
+    for training in (True, False):
+        one, batch = (getattr(nn, f"InstanceNorm{axes}d")(4, **options) for _ in range(2))
+        one.train(training)
+        batch.train(training)
+        assert np.array_equal(one(x).get(), batch(x[None]).get()[0])
+        there = pg.asarray(g, engine=engine)
+        assert np.array_equal(one.backward(there).get(), batch.backward(there[None]).get()[0])
+        assert np.array_equal(one.weight.grad.get(), batch.weight.grad.get())
+        for name, values in one.state_dict().items():
+            assert np.array_equal(values, batch.state_dict()[name]), name
+    for name, wrong in (("InstanceNorm", axes), ("BatchNorm", axes + 1), ("BatchNorm", axes + 3)):
+        if (name, wrong, axes) != ("BatchNorm", 2, 1):  # rows of channels, without axes of space
+            layer = getattr(nn, f"{name}{axes}d")(4, engine=engine)
+            with pytest.raises(ShapeError, match=f"{name}{axes}d takes .* axes"):
+                layer(np.ones((4,) * wrong, np.float32))

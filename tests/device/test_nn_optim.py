@@ -118,6 +118,20 @@ def test_master_weights(engine: Engine, dtype: Any) -> None:
     assert np.all(pg.asnumpy(parameter.data).astype(float) == 2)
 
 
+def test_one_cycle_takes_a_step_after_each_step(engine: Engine) -> None:
+    """The usual loop calls the schedule after the last step, too; a further call is refused."""
+    optimizer = nn.SGD([nn.Parameter(np.ones(2, np.float32), engine)], lr=0.5, momentum=0.9)
+    schedule = nn.OneCycleLR(optimizer, 1.0, 7, pct_start=0.25)
+    rates = []
+    for _ in range(7):
+        rates += schedule.get_last_lr()
+        schedule.step()
+    assert max(rates) <= 1
+    assert rates[-1] == pytest.approx(1 / 25e4)
+    with pytest.raises(ArgumentError, match="total_steps is 7, and all of them are done"):
+        schedule.step()
+
+
 def test_groups_and_shared_flat_arrays(engine: Engine) -> None:
     parameters = _parameters(engine, [(4, 3), (4,), (2,)])
     groups = [{"params": parameters[:2], "lr": 0.5}, {"params": parameters[2]}]

@@ -9,12 +9,14 @@ import numpy as np
 
 from portable_gpu.arguments import flag, real_number
 from portable_gpu.dtypes import as_dtype
+from portable_gpu.errors import ShapeError
 from portable_gpu.nn.modules.base import Buffer, Module
 from portable_gpu.nn.modules.linear import positive
 from portable_gpu.nn.parameter import ModuleParameter, add_grads
 from portable_gpu.ops.floats import statistics_dtype
 from portable_gpu.ops.normalize import batch, functions
 from portable_gpu.runtime.engine import Engine
+from portable_gpu.runtime.views import as_array
 
 
 def _data(parameter: ModuleParameter | None) -> Any:
@@ -40,6 +42,8 @@ class _Tracking(_Normalization):
 
     running_mean: Buffer | None = None
     running_var: Buffer | None = None
+    #: The numbers of axes that an input may have.
+    _ranks: tuple[int, ...] = ()
 
     def _set_up(
         self, num_features: Any, eps: Any, momentum: Any, affine: Any, track_running_stats: Any,
@@ -56,6 +60,20 @@ class _Tracking(_Normalization):
             self.running_mean = Buffer(np.zeros(shape, statistics_kind), engine)
             self.running_var = Buffer(np.ones(shape, statistics_kind), engine)
             self.num_batches_tracked = Buffer(np.int64(0), on_host=True)
+
+    def _checked(self, input: Any) -> Any:
+        """Return the input as an array.
+
+        Raises:
+            ShapeError: It has another number of axes than the layer takes.
+        """
+        x = as_array(input, "input")
+        if x.ndim not in self._ranks:
+            expected = " or ".join(str(rank) for rank in self._ranks)
+            raise ShapeError(
+                f"input has shape {tuple(x.shape)}; {type(self).__name__} takes {expected} axes"
+            )
+        return x
 
     def _statistics(self) -> tuple[Any, Any]:
         mean, var = self.running_mean, self.running_var
@@ -85,18 +103,19 @@ class _BatchNorm(_Tracking):
 
     def forward(self, input: Any) -> Any:
         """Normalise by the batch in training, and by the running statistics otherwise."""
+        x = self._checked(input)
         by_batch = self.training or self.running_mean is None
         tracks = self.training and self.running_mean is not None
         momentum = self.momentum or 0.0
         if tracks and self.momentum is None:
             momentum = 1 / (1 + int(self.num_batches_tracked.data))
         result, mean, rstd = batch.native_batch_norm(
-            input, _data(self.weight), _data(self.bias), *self._statistics(), by_batch, momentum,
+            x, _data(self.weight), _data(self.bias), *self._statistics(), by_batch, momentum,
             self.eps,
         )  # fmt: skip
         if tracks:
             self.num_batches_tracked.data += 1
-        self._saved = input, mean, rstd, by_batch
+        self._saved = x, mean, rstd, by_batch
         return result
 
     def backward(self, grad_output: Any) -> Any:
@@ -117,13 +136,19 @@ class _BatchNorm(_Tracking):
 class BatchNorm1d(_BatchNorm):
     """As ``torch.nn.BatchNorm1d``; see ``nn.batch_norm``."""
 
+    _ranks = (2, 3)
+
 
 class BatchNorm2d(_BatchNorm):
     """As ``torch.nn.BatchNorm2d``; see ``nn.batch_norm``."""
 
+    _ranks = (4,)
+
 
 class BatchNorm3d(_BatchNorm):
     """As ``torch.nn.BatchNorm3d``; see ``nn.batch_norm``."""
+
+    _ranks = (5,)
 
 
 class _InstanceNorm(_Tracking):
@@ -148,24 +173,33 @@ class _InstanceNorm(_Tracking):
         self._set_up(num_features, eps, momentum, affine, track_running_stats, bias, dtype, engine)
 
     def forward(self, input: Any) -> Any:
-        """Normalise by the instances, and in evaluation by running statistics, if there are any."""
+        """Normalise by the instances, and in evaluation by running statistics, if there are any.
+
+        An input without the axis of the batch is one instance.
+        """
+        x = self._checked(input)
+        is_single = x.ndim == self._ranks[0]
+        if is_single:
+            x = x[None]
         parameters = _data(self.weight), _data(self.bias)
         by_instances = self.training or self.running_mean is None
         if by_instances:
             result, mean, rstd = batch.tracked_instance_norm(
-                input, *self._statistics(), *parameters, self.momentum or 0.0, self.eps, None, {}
+                x, *self._statistics(), *parameters, self.momentum or 0.0, self.eps, None, {}
             )
         else:
             mean = rstd = None
-            result = batch.batch_norm(input, *self._statistics(), *parameters, eps=self.eps)
-        self._saved = input, mean, rstd, by_instances
-        return result
+            result = batch.batch_norm(x, *self._statistics(), *parameters, eps=self.eps)
+        self._saved = x, mean, rstd, by_instances, is_single
+        return result[0] if is_single else result
 
     def backward(self, grad_output: Any) -> Any:
         """Compute the gradient of the input, and add those of weight and bias."""
         (saved,) = self._from_forward("_saved")
-        x, mean, rstd, by_instances = saved
+        x, mean, rstd, by_instances, is_single = saved
         weight, bias = self.weight, self.bias
+        if is_single:
+            grad_output = as_array(grad_output, "grad_output")[None]
 
         def compute(out: Any) -> Any:
             if by_instances:
@@ -177,19 +211,26 @@ class _InstanceNorm(_Tracking):
                 _data(bias), out=out,
             )  # fmt: skip
 
-        return add_grads((weight, bias), compute)
+        grad = add_grads((weight, bias), compute)
+        return grad[0] if is_single else grad
 
 
 class InstanceNorm1d(_InstanceNorm):
     """As ``torch.nn.InstanceNorm1d``; see ``nn.instance_norm``."""
 
+    _ranks = (2, 3)
+
 
 class InstanceNorm2d(_InstanceNorm):
     """As ``torch.nn.InstanceNorm2d``; see ``nn.instance_norm``."""
 
+    _ranks = (3, 4)
+
 
 class InstanceNorm3d(_InstanceNorm):
     """As ``torch.nn.InstanceNorm3d``; see ``nn.instance_norm``."""
+
+    _ranks = (4, 5)
 
 
 class LayerNorm(_Normalization):
