@@ -561,8 +561,54 @@ def _quotients(sizes: Sequence[int], extents: Sequence[int]) -> list[Any]:
     return [Fraction(m, n) for m, n in zip(sizes, extents, strict=True)]
 
 
+def _by_torch(d: Call, mode: str, each: Sequence[Any]) -> tuple[dict[str, Any], list[Any]]:
+    """Options of torch, and the matrices of the axes."""
+    kind, name, rounding = _KINDS[mode], "half_pixel", "round_prefer_ceil"
+    options: dict[str, Any] = {}
+    if kind in ("linear", "cubic"):
+        if len(each) == 2 and d.flag(0.25):
+            matrix_of = matrices.antialiased
+            return {"antialias": True}, [matrix_of(n, m, kind, float(1 / s)) for n, m, s in each]
+        if d.flag(0.4):
+            options["align_corners"], name = True, "align_corners"
+    if mode == "nearest":
+        name, rounding = "asymmetric", "floor"
+    if kind == "area":
+        return options, [matrices.areas(n, m) for n, m, _ in each]
+    return options, [matrices.matrix(n, m, kind, name, s, rounding=rounding) for n, m, s in each]
+
+
+_COORDINATES = (
+    "half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric", "half_pixel_symmetric",
+    "tf_crop_and_resize",
+)  # fmt: skip
+
+
+def _by_onnx(d: Call, mode: str, each: Sequence[Any]) -> tuple[dict[str, Any], list[Any]]:
+    """Options of ONNX's Resize, and the matrices of the axes."""
+    mode = "nearest" if mode == "nearest-exact" else mode
+    kind, name = _KINDS[mode], d.draw.choice(_COORDINATES)
+    options: dict[str, Any] = {"mode": mode, "coordinates": name}
+    rounding, a, exclude = "round_prefer_floor", -0.75, False
+    rois = [(0.0, 1.0)] * len(each)
+    if name == "tf_crop_and_resize":  # in 64ths, so that neither side rounds coordinates
+        rois = [(d.draw.randint(-16, 40) / 64, d.draw.randint(20, 80) / 64) for _ in each]
+        options["roi"] = [*(start for start, _ in rois), *(end for _, end in rois)]
+    if kind == "nearest" and d.flag(0.7):
+        options["rounding"] = rounding = d.draw.choice(tuple(matrices.ROUND))
+    if kind == "cubic":
+        options["cubic_coefficient"] = a = d.draw.choice((-0.75, -0.5, -0.25))
+        options["exclude_outside"] = exclude = d.flag()
+    return options, [
+        matrices.matrix(
+            n, m, kind, name, s, rounding=rounding, a=a, roi=roi, exclude=exclude
+        )
+        for (n, m, s), roi in zip(each, rois, strict=True)
+    ]  # fmt: skip
+
+
 def interpolations(d: Call) -> None:
-    """``interpolate`` of torch's modes and coordinates, and its gradient."""
+    """``interpolate`` of torch's modes and ONNX's coordinates, and its gradient."""
     mode = d.programs.choice(tuple(_KINDS))
     kind, dtype, back = _KINDS[mode], _dtype(d), d.programs.random() < 0.5
     axes = {"linear": 1, "bilinear": 2, "trilinear": 3, "bicubic": 2}.get(mode, 0)
@@ -581,21 +627,13 @@ def interpolations(d: Call) -> None:
         if d.flag(0.3):
             options["recompute_scale_factor"] = True
             scales = _quotients(sizes, extents)
-    name, rounding, antialias = "half_pixel", "round_prefer_ceil", False
-    if kind in ("linear", "cubic"):
-        if axes == 2 and d.flag(0.25):
-            options["antialias"] = antialias = True
-        elif d.flag(0.4):
-            options["align_corners"], name = True, "align_corners"
-    if mode == "nearest":
-        name, rounding = "asymmetric", "floor"
-    each = zip(extents, sizes, scales, strict=True)
-    if kind == "area":
-        every = [matrices.areas(n, m) for n, m, _ in each]
-    elif antialias:
-        every = [matrices.antialiased(n, m, kind, float(1 / s)) for n, m, s in each]
+    each = list(zip(extents, sizes, scales, strict=True))
+    if kind != "area" and d.flag(0.4):
+        more, every = _by_onnx(d, mode, each)
+        options |= more
     else:
-        every = [matrices.matrix(n, m, kind, name, s, rounding=rounding) for n, m, s in each]
+        more, every = _by_torch(d, mode, each)
+        options |= more
     shape = (*_plane(d), *extents)
     result = (*shape[:2], *sizes)
     used = [a.T for a in every] if back else every

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from math import floor
 from typing import Any
 
@@ -13,6 +14,7 @@ from sampling import computes
 import portable_gpu as pg
 from portable_gpu import nn
 from portable_gpu.errors import ArgumentError, DTypeError, PortableGPUError, ShapeError
+from portable_gpu.ops.sampling.rules import Resize
 from portable_gpu.runtime.engine import Engine
 
 Values = np.ndarray[Any, Any]
@@ -95,6 +97,21 @@ def test_modes_of_torch(engine: Engine, mode: str) -> None:
         else:
             matrices = [matrix(n, m, kind, name, s, rounding=rounding) for n, m, s in each]
         compare(engine, x, matrices, options, turn)
+
+
+@pytest.mark.parametrize("name", ["align_corners", "tf_crop_and_resize"])
+def test_places_that_are_elements_are_exact(name: str) -> None:
+    """The last result is the last element: it has no other tap, and is not outside of the part."""
+    for n, m in product(range(2, 30), range(2, 60)):
+        counts, places, _ = Resize(n, m, "linear", name, m / n).entries()
+        o = np.arange(m)
+        assert np.array_equal(counts, np.where(o * (n - 1) % (m - 1), 2, 1)), (n, m)
+        assert (places[0], places[-1]) == (0, n - 1)
+        half = 2 * o * (n - 1) % (2 * (m - 1)) == m - 1  # ties are found, too
+        _, nearest, _ = Resize(
+            n, m, "nearest", name, m / n, rounding="round_prefer_floor"
+        ).entries()
+        assert np.array_equal(nearest[half], (o * (n - 1) // (m - 1))[half]), (n, m)
 
 
 @pytest.mark.parametrize("mode", ["bilinear", "bicubic"])

@@ -22,19 +22,18 @@ def keys(t: float, a: float) -> float:
 def place(o: int, n: int, m: int, scale: Any, name: str, roi: tuple[float, float]) -> Any:
     """ONNX's coordinates of an output; a fraction, without rounding, where the scale is one."""
     if name == "align_corners":
-        return o * (n - 1) / (m - 1) if m > 1 else 0.0
+        return Fraction(o * (n - 1), m - 1) if m > 1 else 0
     if name == "asymmetric":
         return o / scale
     if name == "pytorch_half_pixel":
-        return (o + 0.5) / scale - 0.5 if m > 1 else 0.0
+        return (2 * o + 1) / (2 * scale) - Fraction(1, 2) if m > 1 else 0
     if name == "tf_crop_and_resize":
-        start, end = roi
+        start, end = (Fraction(one) for one in roi)
         if m == 1:
-            return 0.5 * (start + end) * (n - 1)
+            return (start + end) * (n - 1) / 2
         return start * (n - 1) + o * (end - start) * (n - 1) / (m - 1)
     if name == "half_pixel_symmetric":
-        adjustment = m / (n * scale)
-        return n / 2 * (1 - adjustment) + (o + 0.5) / scale - 0.5
+        return (n - m / scale) / 2 + (2 * o + 1) / (2 * scale) - Fraction(1, 2)
     return (2 * o + 1) / (2 * scale) - Fraction(1, 2)
 
 

@@ -167,6 +167,10 @@ class AdaptiveWindow(AxisRule):
         return rows_of(places, weights / counts[:, None] if self.mean else weights, taken)
 
 
+#: The coordinates whose places are those of ``half_pixel`` if the scale is a quotient of extents.
+_HALF_PIXELS = ("half_pixel", "half_pixel_symmetric", "pytorch_half_pixel")
+
+
 @dataclass(frozen=True)
 class Resize(AxisRule):
     """Interpolation of the source at the places to which the places of the result correspond.
@@ -228,28 +232,33 @@ class Resize(AxisRule):
         return np.where(d <= 1, near, np.where(d < 2, far, 0))
 
     def _coordinates(self) -> Numbers:
-        """The places of the source, which are between elements."""
+        """The places of the source, which are between elements.
+
+        Quotients are divided last, so that places that are elements, and corners, are exact.
+        """
         n, m, o = self.size, self.outputs, np.arange(self.outputs, dtype=np.float64)
         if self.coordinates == "asymmetric":
             return o / self.scale
         if self.coordinates == "align_corners":
-            return o * ((n - 1) / (m - 1)) if m > 1 else np.zeros(m)
+            return o * (n - 1) / (m - 1) if m > 1 else np.zeros(m)
         if self.coordinates == "tf_crop_and_resize":
             if m == 1:
                 return np.full(m, 0.5 * (self.start + self.end) * (n - 1))
-            return self.start * (n - 1) + o * ((self.end - self.start) * (n - 1) / (m - 1))
+            return ((m - 1 - o) * self.start + o * self.end) * (n - 1) / (m - 1)
         if self.coordinates == "pytorch_half_pixel" and m == 1:
             return np.zeros(m)
         x = (o + 0.5) / self.scale - 0.5
         if self.coordinates == "half_pixel_symmetric":
-            x = x + n / 2 * (1 - m / (n * self.scale))
+            x = x + (n - m / self.scale) / 2
         return x
 
     def _rounded(self, x: Numbers) -> Numbers:
         """Places as integers; without rounding errors if the scale is a quotient of extents."""
         n, m, o = self.size, self.outputs, np.arange(self.outputs, dtype=np.int64)
-        if self.scale == m / n and self.coordinates in ("asymmetric", "half_pixel"):
+        if self.scale == m / n and self.coordinates in ("asymmetric", *_HALF_PIXELS):
             twice = 2 * n * o if self.coordinates == "asymmetric" else n * (2 * o + 1) - m
+            if self.coordinates == "pytorch_half_pixel" and m == 1:
+                twice = np.zeros_like(o)
             return {
                 "floor": twice // (2 * m),
                 "ceil": -(-twice // (2 * m)),
