@@ -2,12 +2,12 @@
 
     python tools/wrong_arguments.py SEED COUNT
 
-Each draw takes a public function (of the package, fft, linalg, nn, signal and sparse), arguments
-that it takes, and puts a drawn value in place of one of them.  The call must succeed or raise an
-error of this library that names the argument.  Any other exception is a fault and is reported,
-except what a callable raises that is the argument itself.  A call that takes longer than a minute
-is a fault too: it ends the process, which prints the stacks of its threads.  The exit status is 0
-if there is no fault.
+Each draw takes a public function (of the package, fft, linalg, nn, signal and sparse) or a method
+of a module, arguments that it takes, and puts a drawn value in place of one of them.  The call must
+succeed or raise an error of this library that names the argument.  Any other exception is a fault
+and is reported, except what a callable raises that is the argument itself.  A call that takes
+longer than a minute is a fault too: it ends the process, which prints the stacks of its threads.
+The exit status is 0 if there is no fault.
 """
 
 from __future__ import annotations
@@ -43,8 +43,11 @@ NOT_CALLED = {
 }  # fmt: skip
 
 
-#: Errors in a matrix's values, found while it is factorised; messages give its index and column.
-OF_VALUES = (errors.NotPositiveDefiniteError, errors.SingularMatrixError)
+#: Errors in a matrix's values, found while it is factorised, whose messages give its index and
+#: column; and of arrays of two contexts, which name those of the operation that finds them.
+OF_VALUES = (
+    errors.NotPositiveDefiniteError, errors.SingularMatrixError, errors.ContextMismatchError,
+)  # fmt: skip
 
 
 class Raises:
@@ -310,6 +313,63 @@ def _of_layer(name: str) -> dict[str, Any]:
     return {n: v for n, v in actual.items() if n in parameters}
 
 
+#: Modules of layers whose calls take one array, and an input of each; rows of four by default.
+_LAYERS: dict[str, tuple[tuple[Any, ...], tuple[int, ...]]] = {
+    "Conv": ((4, 4, 3), (2, 4)), "ConvTranspose": ((4, 4, 3), (2, 4)), "BatchNorm": ((4,), (2, 4)),
+    "InstanceNorm": ((4,), (2, 4)), "GroupNorm": ((2, 4), (2, 4)), "LayerNorm": ((4,), (3,)),
+    "RMSNorm": ((4,), (3,)), "Linear": ((4, 4), (3,)), "MaxPool": ((2,), (2, 4)),
+    "AvgPool": ((2,), (2, 4)), "LPPool": ((2, 2), (2, 4)), "AdaptiveAvgPool": ((2,), (2, 4)),
+    "AdaptiveMaxPool": ((2,), (2, 4)), "ConstantPad": ((1, 0.5), (2, 4)), "Flatten": ((), (2, 3)),
+    "ZeroPad": ((1,), (2, 4)), "ReflectionPad": ((1,), (2, 4)), "ReplicationPad": ((1,), (2, 4)),
+    "CircularPad": ((1,), (2, 4)), "PixelShuffle": ((2,), (2, 4, 4)), "Dropout": ((), (2, 4)),
+    "PixelUnshuffle": ((2,), (2, 4, 4)), "Unflatten": ((1, (2, 2)), (3,)),
+    "Softmax": ((1,), (3,)), "LogSoftmax": ((1,), (3,)), "Upsample": ((2,), (2, 4, 4)),
+}  # fmt: skip
+
+
+def methods() -> Iterator[Called]:
+    """The methods of modules after a call of each: what they take, and what they keep."""
+    nn = pg.nn
+    for name in nn.__all__:
+        kind = getattr(nn, name)
+        if not inspect.isclass(kind) or not issubclass(kind, nn.Module):
+            continue
+        if name.endswith("Loss") or name in (
+            "Module", "ModuleList", "Embedding", "MultiheadAttention", "Sequential", "Residual",
+            "Concat",
+        ) or name.startswith("MaxUnpool"):  # fmt: skip
+            continue
+        arguments, lead = _LAYERS.get(re.sub(r"\dd$", "", name), ((), (3,)))
+        rank = next((int(one) for one in "123" if f"{one}d" in name), 1)
+        module = kind(*arguments)
+        yield from _of_module(name, module, np.ones((*lead, *(4,) * rank), np.float32))
+    rows = np.ones((3, 4), np.float32)
+    branch = nn.Sequential(nn.Linear(4, 4), nn.Tanh())
+    yield from _of_module("Sequential", branch, rows)
+    yield from _of_module("Residual", nn.Residual(nn.Linear(4, 4)), rows)
+    yield from _of_module("Concat", nn.Concat(nn.Linear(4, 4), nn.Tanh()), rows)
+    yield from _of_module("MultiheadAttention", nn.MultiheadAttention(4, 2), rows, "query")
+    index = np.zeros(3, np.int64)
+    yield from _of_module("Embedding", nn.Embedding(3, 4), index)
+
+
+def _of_module(name: str, module: Any, x: Any, first: str = "input") -> Iterator[Called]:
+    """The methods of a module; a wrong gradient is given after a call with a right input."""
+    output = module(x)
+    ones = np.ones((output[0] if isinstance(output, tuple) else output).shape, np.float32)
+
+    def backward(grad_output: Any) -> Any:
+        module(x)
+        return module.backward(grad_output)
+
+    yield Called(f"nn.{name}()", module, {first: x})
+    yield Called(f"nn.{name}.backward", backward, {"grad_output": pg.asarray(ones)})
+    yield Called(
+        f"nn.{name}.load_state_dict", module.load_state_dict, {"state": module.state_dict()}
+    )
+    yield Called(f"nn.{name}.train", module.train, {"mode": True})
+
+
 def nn_parameter() -> Any:
     """A parameter with a gradient."""
     parameter = pg.nn.Parameter(np.ones(4, np.float32))
@@ -361,7 +421,7 @@ def draw(
     """Make ``count`` calls: return how each ended, and the faults."""
     choice = random.Random(seed)
     x = np.arange(16, dtype=np.float32).reshape(4, 4) / 16
-    called = [*dense(x), *layers(), *(of_sparse() if sparse else ())]
+    called = [*dense(x), *layers(), *methods(), *(of_sparse() if sparse else ())]
     wrong = values(pg.default_engine())
     ended: Counter[str] = Counter()
     faults = []

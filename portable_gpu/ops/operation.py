@@ -20,7 +20,7 @@ import numpy as np
 import pyopencl as cl
 
 from portable_gpu.dtypes import element
-from portable_gpu.errors import ArgumentError, ArgumentTypeError
+from portable_gpu.errors import ArgumentError, ArgumentTypeError, ContextMismatchError
 from portable_gpu.runtime.array import Array
 from portable_gpu.runtime.call import Call
 from portable_gpu.runtime.engine import Engine
@@ -227,7 +227,12 @@ def complete(
         if array is not None:
             check_no_overlap(array, result.name, apart)
             apart.append((array, result.name))
-    call = Call((*inputs, *outs), engine, queue, wait_for, invocation.flop)
+    try:
+        call = Call((*inputs, *outs), engine, queue, wait_for, invocation.flop)
+    except ContextMismatchError as error:
+        raise _named(
+            error, (*inputs, *outs), (*invocation.names, *[r.name for r in results])
+        ) from None
     dtypes = [x.dtype for x in inputs] + [result.dtype for result in results]
     require_fp64(call.engine.target, *dtypes, *invocation.computes)
     if invocation.convert is not None:
@@ -272,6 +277,18 @@ def complete(
         for made, array in zip(call.results, outs, strict=True)
     ]
     return tuple(returned) if invocation.more else returned[0]
+
+
+def _named(
+    error: ContextMismatchError, arrays: Sequence[Any], names: Sequence[str]
+) -> ContextMismatchError:
+    """The error with the names of the device arrays."""
+    on_devices = [
+        name
+        for array, name in zip(arrays, names, strict=True)
+        if array is not None and not isinstance(array, np.ndarray)
+    ]
+    return ContextMismatchError(f"{', '.join(on_devices)}: {error}")
 
 
 def _outs(invocation: Invocation, count: int) -> tuple[Any, ...]:

@@ -329,6 +329,8 @@ def test_two_contexts(engine: Engine, x: Any) -> None:
     ):
         with pytest.raises(ContextMismatchError, match="context"):
             call()
+    with pytest.raises(ContextMismatchError, match="a, b: arrays of two OpenCL contexts"):
+        pg.matmul(here, there)
     assert pg.sum(here).get() == pg.sum(x, engine=engine)
 
 

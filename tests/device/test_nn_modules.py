@@ -536,3 +536,31 @@ def test_axes_of_normalisations(engine: Engine, axes: int) -> None:
             layer = getattr(nn, f"{name}{axes}d")(4, engine=engine)
             with pytest.raises(ShapeError, match=f"{name}{axes}d takes .* axes"):
                 layer(np.ones((4,) * wrong, np.float32))
+
+
+@pytest.mark.parametrize(
+    ("make", "shape"),
+    [
+        (lambda: nn.Flatten(), (3, 4, 2)),
+        (lambda: nn.Unflatten(1, (2, 2)), (3, 4)),
+        (lambda: nn.Concat(nn.Tanh(), nn.Tanh()), (3, 4)),
+        (lambda: nn.ConvTranspose1d(4, 2, 3), (3, 4, 5)),
+        (lambda: nn.MultiheadAttention(4, 2), (3, 2, 4)),
+        (lambda: nn.MultiheadAttention(4, 2), (3, 4)),
+        (lambda: nn.Sequential(nn.Tanh(), nn.Flatten()), (3, 4, 2)),
+    ],
+)
+def test_wrong_gradients(engine: Engine, make: Any, shape: tuple[int, ...]) -> None:
+    """Backward names its argument, also where it would change its shape or take parts of it."""
+    module, x = make(), pg.asarray(np.ones(shape, np.float32), engine=engine)
+    output = module(x)
+    right = (output[0] if isinstance(output, tuple) else output).shape
+    for wrong in (right[:-1], (*right[:-1], right[-1] + 1), (right[0], 2 * right[1], *right[2:])):
+        with pytest.raises(ShapeError, match="grad_output has shape"):
+            module.backward(pg.asarray(np.ones(wrong, np.float32), engine=engine))
+    for value in ("x", None, object(), {}):
+        with pytest.raises(ArgumentTypeError, match="grad_output is a"):
+            module.backward(value)
+    assert not any(parameter.has_grad for parameter in module.parameters())
+    got = module.backward(pg.asarray(np.ones(right, np.float32), engine=engine))
+    assert got.shape == shape

@@ -113,7 +113,7 @@ def test_pixel_shuffles(engine: Engine) -> None:
     ("error", "words", "call"),
     [
         (ArgumentError, "3 integers", lambda x: nn.pad(x, (1, 2, 3))),
-        (ArgumentError, "pairs for at most 3", lambda x: nn.pad(x, (1,) * 8)),
+        (ArgumentError, "pairs for at most the 3 axes of input", lambda x: nn.pad(x, (1,) * 8)),
         (ArgumentTypeError, "pad is 1;", lambda x: nn.pad(x, 1)),
         (ArgumentTypeError, "pad is 0.5", lambda x: nn.pad(x, (0.5, 1))),
         (ArgumentError, "mode is 'edge'", lambda x: nn.pad(x, (1, 1), "edge")),

@@ -168,8 +168,12 @@ class MultiheadAttention(Module):
         """
         (saved,) = self._from_forward("_saved")
         arrays, (q, k, v), y, sums, mask, options, is_single = saved
+        shape = (*arrays[0].shape[:-1], self.embed_dim)
         if is_single:
-            grad_output = grad_output.reshape(arrays[0].shape)
+            without = [n for k, n in enumerate(shape) if k != self._batch_axis]
+            grad_output = self._gradient(grad_output, without).reshape(shape)
+        else:
+            grad_output = self._gradient(grad_output, shape)
         grad = self._heads(self.out_proj.backward(grad_output))
         shapes = [(*array.shape[:2], self.embed_dim) for array in arrays]
         grads = [Array(q.queue, shape, q.dtype) for shape in shapes]

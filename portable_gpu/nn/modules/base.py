@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -178,6 +178,21 @@ class Module:
             OSError: The file cannot be read.
         """
         self.load_state_dict(read_state(path))
+
+    def _gradient(self, grad_output: Any, shape: Sequence[int]) -> Any:
+        """Return the gradient of the output as an array.
+
+        Raises:
+            ArgumentTypeError: It is not an array.
+            ShapeError: It has not the shape of the output.
+        """
+        array = as_array(grad_output, "grad_output")
+        if tuple(array.shape) != tuple(shape):
+            raise ShapeError(
+                f"grad_output has shape {tuple(array.shape)}; the output of "
+                f"{type(self).__name__}.forward has {tuple(shape)}"
+            )
+        return array
 
     def _from_forward(self, *names: str) -> list[Any]:
         """Return the attributes that ``forward`` stored for ``backward``.

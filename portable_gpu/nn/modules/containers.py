@@ -193,13 +193,14 @@ class Concat(_Composition):
         result = Array(first.queue, shape, first.dtype)
         for part, piece in zip(parts, self._pieces(result), strict=True):
             elementwise("x", x=part, out=piece)
-        self._is_whole = True
+        self._is_whole, self._shape = True, shape
         return result
 
     def backward(self, grad_output: Any) -> Any:
         """Compute the sum of the gradients of all branches."""
         self._check_whole()
-        self._from_forward("_extents")
+        (shape,) = self._from_forward("_shape")
+        grad_output = self._gradient(grad_output, shape)
         branches = [branch for _, branch in self.named_children()]
         total: Any = None
         for branch, piece in zip(branches, self._pieces(grad_output), strict=True):
@@ -233,13 +234,13 @@ class Flatten(Module):
             )
         size = prod(input.shape[start : end + 1])
         result = input.reshape((*input.shape[:start], size, *input.shape[end + 1 :]))
-        self._shape = input.shape
+        self._shapes = input.shape, result.shape
         return result
 
     def backward(self, grad_output: Any) -> Any:
         """Return the gradient in the shape of the input."""
-        (shape,) = self._from_forward("_shape")
-        return grad_output.reshape(shape)
+        ((before, after),) = self._from_forward("_shapes")
+        return self._gradient(grad_output, after).reshape(before)
 
 
 class Unflatten(Module):
@@ -264,14 +265,14 @@ class Unflatten(Module):
             sizes[sizes.index(-1)] = input.shape[axis] // known
         if min(sizes, default=-1) < 0 or prod(sizes) != input.shape[axis]:
             raise ShapeError(
-                f"unflattened_size is {self.unflattened_size}, and axis {axis} has "
+                f"unflattened_size is {self.unflattened_size}, and axis {axis} of input has "
                 f"{input.shape[axis]} elements"
             )
         result = input.reshape((*input.shape[:axis], *sizes, *input.shape[axis + 1 :]))
-        self._shape = input.shape
+        self._shapes = input.shape, result.shape
         return result
 
     def backward(self, grad_output: Any) -> Any:
         """Return the gradient in the shape of the input."""
-        (shape,) = self._from_forward("_shape")
-        return grad_output.reshape(shape)
+        ((before, after),) = self._from_forward("_shapes")
+        return self._gradient(grad_output, after).reshape(before)

@@ -238,12 +238,13 @@ class _Transposed(_Convolution):
         function = getattr(functions, f"conv_transpose{self._axes}d")
         options = {**self._options(_FORWARD), "output_padding": self.output_padding}
         result = function(input, self.weight.data, bias, **options)
-        self._input = input
+        self._saved = input, result.shape
         return result
 
     def backward(self, grad_output: Any) -> Any:
         """Compute the gradient of the input, and add those of weight and bias."""
-        (x,), weight = self._from_forward("_input"), self.weight
+        ((x, shape),), weight = self._from_forward("_saved"), self.weight
+        grad_output = self._gradient(grad_output, shape)
         options, by_weight = self._options(_BY_WEIGHT), self._function("_weight")
         weight.add_grad(lambda out: by_weight(grad_output, weight.shape, x, out=out, **options))
         self._add_bias(grad_output)

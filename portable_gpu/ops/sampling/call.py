@@ -174,7 +174,9 @@ def bits(value: Any, name: str, dtype: np.dtype[Any]) -> tuple[int, ...]:
         fits = low <= number <= high and number == int(number)
         number = int(number) if fits else number
     if not fits:
-        raise ArgumentError(f"{name} is {shown(value)}, which {dtype} cannot hold")
+        raise ArgumentError(
+            f"{name} is {shown(value)}, which {dtype}, the dtype of input, cannot hold"
+        )
     with np.errstate(over="ignore"):
         stored = np.array([number]).astype(dtype)
     if dtype.itemsize in _COPIED:

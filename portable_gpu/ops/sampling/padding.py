@@ -107,39 +107,35 @@ def pad_backward(
     return _BACKWARD.call((grad_output,), options, out, engine, queue, wait_for)
 
 
-def _pairs(pad: Any, ndim: int) -> list[tuple[int, int]]:
-    """The numbers of elements before and after each axis, the first axis first."""
+def _pairs(pad: Any, shape: Sequence[int], name: str) -> list[tuple[int, int]]:
+    """The numbers of elements before and after each axis of an array, the first axis first."""
+    ndim = len(shape)
     if not isinstance(pad, (tuple, list)):
         raise ArgumentTypeError(f"pad is {shown(pad)}; expected a sequence of integers")
     numbers = [whole(one, "pad") for one in pad]
     if len(numbers) % 2 or len(numbers) > 2 * ndim:
         raise ArgumentError(
-            f"pad has {len(numbers)} integers; expected pairs for at most {ndim} axes"
+            f"pad has {len(numbers)} integers; expected pairs for at most the {ndim} axes of "
+            f"{name}, whose shape is {tuple(shape)}"
         )
     pairs = list(zip(numbers[::2], numbers[1::2], strict=True))
     return [(0, 0)] * (ndim - len(pairs)) + pairs[::-1]
 
 
-def _rules(extents: Sequence[int], pairs: Sequence[tuple[int, int]], mode: str) -> list[Padding]:
-    """The rules of all axes, whose extents are those of the input."""
+def _rules(
+    extents: Sequence[int], pairs: Sequence[tuple[int, int]], mode: str, says: str = "input has"
+) -> list[Padding]:
+    """The rules of all axes, whose extents are those of the input, as the array ``says``."""
     for axis, (size, (before, after)) in enumerate(zip(extents, pairs, strict=True)):
         remaining = size + min(before, 0) + min(after, 0)
         max_pad = {"reflect": size - 1, "circular": remaining}.get(mode)
+        place = f"pad is ({before}, {after}) on axis {axis}, where {says} {size} elements"
         if size + before + after < 0 or (mode != "constant" and remaining < 0):
-            raise ShapeError(
-                f"pad is ({before}, {after}) on axis {axis}, which has {size} elements: fewer than "
-                "0 would be left"
-            )
+            raise ShapeError(f"{place}: fewer than 0 would be left")
         if max_pad is not None and max(before, after) > max(max_pad, 0):
-            raise ShapeError(
-                f"pad is ({before}, {after}) on axis {axis}, which has {size} elements: {mode} "
-                f"takes at most {max(max_pad, 0)}"
-            )
+            raise ShapeError(f"{place}: {mode} takes at most {max(max_pad, 0)}")
         if mode != "constant" and remaining < 1 and size + before + after > 0:
-            raise ShapeError(
-                f"pad is ({before}, {after}) on axis {axis}, of whose {size} elements none is left "
-                f"to {mode}"
-            )
+            raise ShapeError(f"{place}: none of them is left to {mode}")
     return [
         Padding(size, size + before + after, before, mode)
         for size, (before, after) in zip(extents, pairs, strict=True)
@@ -151,7 +147,7 @@ def padding_rules(extents: Sequence[int], pad: Any, mode: str) -> list[AxisRule 
 
     Raises: As :func:`pad`.
     """
-    pairs = _pairs(pad, len(extents))
+    pairs = _pairs(pad, extents, "input")
     return _changed(_rules(extents, pairs, mode), pairs)
 
 
@@ -181,11 +177,11 @@ def _normalise_backward(arguments: CallArguments) -> Invocation:
     grad = _with_axes(logical(as_array(arguments.inputs[0], "grad_output"), order), "grad_output")
     one_of(mode, MODES, "mode")
     floating(grad, "grad_output", complex_too=True)
-    pairs = _pairs(pad, grad.ndim)
+    pairs = _pairs(pad, grad.shape, "grad_output")
     extents = [n - before - after for n, (before, after) in zip(grad.shape, pairs, strict=True)]
     if min(extents) < 0:
         raise ShapeError(f"pad is {shown(pad)}, more than grad_output of shape {grad.shape} has")
-    rules = _rules(extents, pairs, mode)
+    rules = _rules(extents, pairs, mode, "grad_output leaves input")
     if mode == "constant":  # the gradient is padded by the negative numbers
         back: list[AxisRule] = [
             Padding(rule.outputs, rule.size, -rule.before, "constant") for rule in rules
