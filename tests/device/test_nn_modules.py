@@ -564,3 +564,19 @@ def test_wrong_gradients(engine: Engine, make: Any, shape: tuple[int, ...]) -> N
     assert not any(parameter.has_grad for parameter in module.parameters())
     got = module.backward(pg.asarray(np.ones(right, np.float32), engine=engine))
     assert got.shape == shape
+
+
+def test_branches_do_not_change_their_input(engine: Engine) -> None:
+    """Others read it, in ``forward`` or in ``backward``; torch finds it by versions of arrays."""
+    relu = nn.ReLU(inplace=True)
+    for message, make in (
+        ("body begins", lambda: nn.Residual(nn.Sequential(relu, nn.Tanh()))),
+        ("shortcut begins", lambda: nn.Residual(nn.Tanh(), relu)),
+        (r"branches\[1\] begins", lambda: nn.Concat(nn.SiLU(), nn.ReLU6(inplace=True))),
+    ):
+        with pytest.raises(ArgumentError, match=f"{message} with a layer that has inplace=True"):
+            make()
+    x = pg.asarray(np.linspace(-1, 1, 8, dtype=np.float32).reshape(2, 4), engine=engine)
+    net = nn.Concat(nn.Sequential(nn.Tanh(), nn.Residual(nn.Sequential(nn.Tanh(), relu))))
+    assert (net(x).get() != 0).any()  # in place after the first layer, and of a single branch
+    assert nn.Concat(relu)(x) is not x

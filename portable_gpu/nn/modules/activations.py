@@ -49,6 +49,9 @@ class ReLU(_Activation):
         super().__init__()
         self.inplace = flag(inplace, "inplace")
 
+    def _writes_input(self) -> bool:
+        return self.inplace
+
     def forward(self, input: Any) -> Any:
         """Compute the function of each element."""
         self._saved = self._pair[0](input, out=input if self.inplace else None)

@@ -179,6 +179,10 @@ class Module:
         """
         self.load_state_dict(read_state(path))
 
+    def _writes_input(self) -> bool:
+        """Whether ``forward`` begins with a layer whose result takes the place of its input."""
+        return False
+
     def _gradient(self, grad_output: Any, shape: Sequence[int]) -> Any:
         """Return the gradient of the output as an array.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from math import prod
 from typing import Any
 
@@ -98,6 +98,9 @@ class Sequential(_Numbered):
         self._each(self, compute)
         return result
 
+    def _writes_input(self) -> bool:
+        return any(module._writes_input() for module in list(self)[:1])
+
     def backward(self, grad_output: Any) -> Any:
         """Compute the gradient of the input, from the last module to the first."""
         self._check_whole()
@@ -133,6 +136,20 @@ class Identity(Module):
         return grad_output
 
 
+def _check_inputs(branches: Mapping[str, Module | None]) -> None:
+    """Check that no branch changes the input of the others, whose gradients would be wrong.
+
+    Raises:
+        ArgumentError: One begins with a layer that has ``inplace=True``.
+    """
+    for name, branch in branches.items():
+        if branch is not None and branch._writes_input():
+            raise ArgumentError(
+                f"{name} begins with a layer that has inplace=True and changes the input, which "
+                "the other branches read; expected inplace=False there"
+            )
+
+
 class Residual(_Composition):
     """``body(x) + shortcut(x)``, without a shortcut ``body(x) + x`` (He et al., CVPR 2016)."""
 
@@ -142,6 +159,7 @@ class Residual(_Composition):
         self.shortcut = shortcut
         if shortcut is not None:
             of_kind(shortcut, Module, "shortcut", "a Module or None")
+        _check_inputs({"body": body, "shortcut": shortcut})
 
     def forward(self, input: Any) -> Any:
         """Compute the sum of both branches."""
@@ -171,6 +189,8 @@ class Concat(_Composition):
             raise ArgumentError("branches is empty; expected one or more")
         for number, branch in enumerate(branches):
             setattr(self, str(number), of_kind(branch, Module, f"branches[{number}]"))
+        if len(branches) > 1:
+            _check_inputs({f"branches[{number}]": one for number, one in enumerate(branches)})
         self.dim = whole(dim, "dim")
 
     def forward(self, input: Any) -> Any:
