@@ -130,10 +130,11 @@ class Summary:
         line = [trial.ratio for trial in trials]
         eager = [trial.eager_ratio for trial in trials]
         return cls(
-            trials[0].kind, trials[0].peer, len(trials),
-            geometric_mean(line), float(np.quantile(line, 0.1)),
-            geometric_mean(eager), float(np.quantile(eager, 0.1)),
-            median(trial.first for trial in trials), sum(trial.programs for trial in trials),
+            kind=trials[0].kind, peer=trials[0].peer, count=len(trials), ratio=geometric_mean(line),
+            tenth=float(np.quantile(line, 0.1)), eager=geometric_mean(eager),
+            eager_tenth=float(np.quantile(eager, 0.1)),
+            first=median(trial.first for trial in trials),
+            programs=sum(trial.programs for trial in trials),
         )  # fmt: skip
 
 

@@ -159,9 +159,11 @@ class MultiBench:
         alone = Statistic.of(times[1])
         bound_by, bound = self._bound(call, group.size, alone.median)
         return MultiRow(
-            call.name, call.size, str(call.dtype), call.numpy, group.size, Statistic.of(times[0]),
-            alone, Statistic.of([ratio / group.size for ratio in ratios(*times)]), bound, bound_by,
-            host, min(self.timeline.overlap(device) for device in range(group.size)), error,
+            operation=call.name, size=call.size, dtype=str(call.dtype), numpy=call.numpy,
+            devices=group.size, seconds=Statistic.of(times[0]), alone=alone,
+            efficiency=Statistic.of([ratio / group.size for ratio in ratios(*times)]), bound=bound,
+            bound_by=bound_by, host_seconds=host,
+            overlap=min(self.timeline.overlap(device) for device in range(group.size)), error=error,
         )  # fmt: skip
 
     def _bound(self, call: MultiCall, devices: int, alone: float) -> tuple[str, float]:

@@ -389,8 +389,9 @@ def _normalise(arguments: CallArguments) -> Invocation:
         view, result = views
         count = [min(n, shape[a]) if a in places else n for a, n in enumerate(view.shape)]
         problem = CosineProblem(
-            computed_type, sine, orthogonal, element(dtype), places, lengths, tuple(count),
-            view.strides, result.strides,
+            type=computed_type, sine=sine, orthogonal=orthogonal, real=element(dtype), axes=places,
+            lengths=lengths, shape_in=tuple(count), strides_in=view.strides,
+            strides_out=result.strides,
         )  # fmt: skip
         return engine.plan(problem, lambda: make_cosine_plan(engine, problem))
 

@@ -280,18 +280,12 @@ def pattern_of(A: Any, triangle: str | None = None) -> Pattern:
         take = np.where(take < 0, -1, order[take])
         mirror = np.where(mirror < 0, -1, order[mirror])
     return Pattern(
-        n,
-        pointers,
-        canonical,
-        "full" if below and above else "upper" if above else "lower",
-        triangle is not None,
-        len(data),
-        order if repeated else None,
-        starts if repeated else None,
-        mirror if above and not below else take,
-        mirror if below and above else None,
-        (kind, first.copy(), second.copy()),
-    )
+        n=n, pointers=pointers, columns=canonical,
+        triangle="full" if below and above else "upper" if above else "lower",
+        is_chosen=triangle is not None, stored=len(data), order=order if repeated else None,
+        starts=starts if repeated else None, take=mirror if above and not below else take,
+        mirror=mirror if below and above else None, layout=(kind, first.copy(), second.copy()),
+    )  # fmt: skip
 
 
 def _gathered(data: Values, index: Int64) -> Values:

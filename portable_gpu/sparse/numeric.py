@@ -154,8 +154,9 @@ class Numeric:
 
         def make() -> LowerPlan:
             return LowerPlan(
-                self.engine, element(dtype), (pattern.pointers, pattern.columns), sources, mirror,
-                pattern.stored, is_mirrored, ROUNDING / 2 * float(np.finfo(dtype).eps),
+                engine=self.engine, elem=element(dtype), rows=(pattern.pointers, pattern.columns),
+                take=sources, mirror=mirror, stored=pattern.stored, conjugates=is_mirrored,
+                rounding=ROUNDING / 2 * float(np.finfo(dtype).eps),
             )  # fmt: skip
 
         plan: LowerPlan = self.cached(("checked", dtype, is_mirrored, mirror is None), make)

@@ -252,20 +252,12 @@ def analyze(
     parent = elimination.parent[columns]
     clock.lap("structure")
     return Symbolic(
-        pattern,
-        name,
-        perm[columns],
-        inverse(perm[columns]),
-        columns,
-        np.where(parent < 0, -1, inverse(columns)[parent]).astype(np.int32),
-        elimination.counts[columns],
-        front_columns,
-        fronts,
-        nodes.static,
-        levels(nodes.parent),
-        nodes.fundamental,
-        clock.times,
-    )
+        pattern=pattern, ordering=name, perm=perm[columns], iperm=inverse(perm[columns]),
+        columns=columns, parent=np.where(parent < 0, -1, inverse(columns)[parent]).astype(np.int32),
+        column_counts=elimination.counts[columns], front_columns=front_columns, fronts=fronts,
+        static_mask=nodes.static, level=levels(nodes.parent), fundamental=nodes.fundamental,
+        times=clock.times,
+    )  # fmt: skip
 
 
 @compiled

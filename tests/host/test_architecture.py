@@ -166,3 +166,29 @@ def test_a_class_name_means_one_thing() -> None:
         if isinstance(node, ast.ClassDef)
     )
     assert not [name for name, count in counts.items() if count > 1]
+
+
+#: Classes whose long constructions are by position: ``Product`` and ``PoolingWindow`` are made by
+#: each call, also a repeated one, and keywords take longer; the fields of ``Architecture`` are the
+#: columns of a table.
+_BY_POSITION = {"Architecture", "PoolingWindow", "Product"}
+_MOST_POSITIONS = 7
+
+
+def long_constructions(path: Path) -> list[str]:
+    """Constructions with more arguments by position than a reader can tell apart."""
+    result = []
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if not isinstance(node, ast.Call) or len(node.args) <= _MOST_POSITIONS:
+            continue
+        if any(isinstance(argument, ast.Starred) for argument in node.args):
+            continue
+        name = getattr(node.func, "id", getattr(node.func, "attr", ""))
+        if name == "cls" or (name.lstrip("_")[:1].isupper() and name not in _BY_POSITION):
+            result.append(f"{path}:{node.lineno}: {name}")
+    return result
+
+
+def test_constructions_of_many_fields_name_them() -> None:
+    result = [place for path in python_files() for place in long_constructions(path)]
+    assert not result, "name the fields"

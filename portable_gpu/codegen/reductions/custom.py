@@ -46,15 +46,8 @@ def custom(
     helpers = [helper for f, width in functions for helper in f.helpers(width)]
     defined = [f.define(width) for f, width in functions]
     result = Reduction(
-        f"reduce_{op.name}",
-        inputs,
-        Accumulator("lane_t", state, combine),
-        update,
-        Accumulator("acc_t", state, combine),
-        lambda w: "r.v = a.v;",
-        0,
-        acc,
-        "a.v",
-        preamble="\n".join((helper_texts(helpers), *defined)),
-    )
+        name=f"reduce_{op.name}", inputs=inputs, lane=Accumulator("lane_t", state, combine),
+        update=update, acc=Accumulator("acc_t", state, combine), lift=lambda w: "r.v = a.v;",
+        block=0, result=acc, finish="a.v", preamble="\n".join((helper_texts(helpers), *defined)),
+    )  # fmt: skip
     return result

@@ -14,16 +14,11 @@ def prod(x: Element, acc: Element, result: Element) -> Reduction:
         state = (Field("v", ctype, "1"),)
         text = "a.v *= b.v;"
         return Reduction(
-            "prod",
-            (x,),
-            Accumulator("lane_t", state, lambda w: text),
-            lambda w: f"a.v *= {convert('x', x.real, ctype, w)};",
-            Accumulator("acc_t", state, lambda w: text),
-            lambda w: "r.v = a.v;",
-            0,
-            result,
-            "a.v",
-        )
+            name="prod", inputs=(x,), lane=Accumulator("lane_t", state, lambda w: text),
+            update=lambda w: f"a.v *= {convert('x', x.real, ctype, w)};",
+            acc=Accumulator("acc_t", state, lambda w: text), lift=lambda w: "r.v = a.v;", block=0,
+            result=result, finish="a.v",
+        )  # fmt: skip
     pair = (Field("re", ctype, "1"), Field("im", ctype, "0"))
 
     def times(width: int, re: str = "b.re", im: str = "b.im") -> str:
@@ -35,16 +30,13 @@ def prod(x: Element, acc: Element, result: Element) -> Reduction:
 
     parts = value_names(x, "x") if x.complex else ("x", "0")
     return Reduction(
-        "prod",
-        (x,),
-        Accumulator("lane_t", pair, times),
-        lambda w: times(w, *(p if p == "0" else convert(p, x.real, ctype, w) for p in parts)),
-        Accumulator("acc_t", pair, times),
-        lambda w: "r.re = a.re; r.im = a.im;",
-        0,
-        result,
-        f"({result.value})(a.re, a.im)",
-    )
+        name="prod", inputs=(x,), lane=Accumulator("lane_t", pair, times),
+        update=lambda w: times(
+            w, *(p if p == "0" else convert(p, x.real, ctype, w) for p in parts)
+        ),
+        acc=Accumulator("acc_t", pair, times), lift=lambda w: "r.re = a.re; r.im = a.im;", block=0,
+        result=result, finish=f"({result.value})(a.re, a.im)",
+    )  # fmt: skip
 
 
 def _lowest(ctype: str, greatest: bool) -> str:
@@ -95,16 +87,10 @@ def extreme(name: str, x: Element, result: Element) -> Reduction:
     finish = f"({result.value})(a.re, a.im)" if x.complex else "a.v"
     copy = " ".join(f"r.{part} = a.{part};" for part in parts)
     return Reduction(
-        name,
-        (x,),
-        Accumulator("lane_t", state, fold),
-        update,
-        Accumulator("acc_t", state, fold),
-        lambda w: copy,
-        0,
-        result,
-        finish,
-    )
+        name=name, inputs=(x,), lane=Accumulator("lane_t", state, fold), update=update,
+        acc=Accumulator("acc_t", state, fold), lift=lambda w: copy, block=0, result=result,
+        finish=finish,
+    )  # fmt: skip
 
 
 _REVERSED = str.maketrans("<>", "><")
@@ -182,14 +168,7 @@ def arg_extreme(name: str, x: Element, result: Element) -> Reduction:
         return f"{copy} r.index = {unset} ? {none} : INDEX;"
 
     return Reduction(
-        name,
-        (x,),
-        Accumulator("lane_t", (*values, lane_index), lambda w: ""),
-        update,
-        Accumulator("acc_t", (*values, index), fold),
-        lift,
-        0,
-        result,
-        "a.index",
-        indexed=True,
-    )
+        name=name, inputs=(x,), lane=Accumulator("lane_t", (*values, lane_index), lambda w: ""),
+        update=update, acc=Accumulator("acc_t", (*values, index), fold), lift=lift, block=0,
+        result=result, finish="a.index", indexed=True,
+    )  # fmt: skip

@@ -95,18 +95,10 @@ def moment_in_words(x: Element, result: Element, ddof: float, root: bool) -> Red
     parts = ", ".join(f"a.{n}_{part}" for n in ("square", "re") for part in ("hi", "lo"))
     finish = f"moment_finish({parts}, (double)count) / {_freedom('double', ddof)}"
     return Reduction(
-        "moment",
-        (x, x),
-        lane,
-        update,
-        acc,
-        lambda width: copy,
-        0,
-        result,
-        f"sqrt({finish})" if root else finish,
-        per_row=True,
+        name="moment", inputs=(x, x), lane=lane, update=update, acc=acc, lift=lambda width: copy,
+        block=0, result=result, finish=f"sqrt({finish})" if root else finish, per_row=True,
         preamble=_MOMENT_IN_WORDS,
-    )
+    )  # fmt: skip
 
 
 def _freedom(ctype: str, ddof: float) -> str:

@@ -243,9 +243,10 @@ def _normalise(arguments: CallArguments) -> Invocation:
         steps.append((*_strides(views[-1], 3), 0))
         masks = [element(view.dtype) for view in views[3:-2]]
         problem = AttentionProblem(
-            element(q.dtype), element(wide), masks[0] if masks else None, batch, heads, shared,
-            queries, keys, dq, shape[-1], tuple(steps), causal, factor,
-            all(view.alignment >= 16 for view in (*views[:3], views[-2])), drops,
+            elem=element(q.dtype), wide=element(wide), mask=masks[0] if masks else None,
+            batch=batch, heads=heads, shared=shared, queries=queries, keys=keys, dq=dq,
+            dv=shape[-1], strides=tuple(steps), is_causal=causal, scale=factor,
+            aligned=all(view.alignment >= 16 for view in (*views[:3], views[-2])), drops=drops,
         )  # fmt: skip
 
         def make() -> Plan:
@@ -310,11 +311,13 @@ def _normalise_gradient(arguments: CallArguments) -> Invocation:
             if not rows * batch * heads:
                 continue
             problem = AttentionProblem(
-                element(q.dtype), element(wide), element(masks[0].dtype) if masks else None, batch,
-                heads, heads // max(1, key_heads), queries, keys, dq, dv, (*front, *ends),
-                bool(arguments.options[1]), forward_scale(arguments.options[2], dq),
-                all(view.alignment >= 16 for view in (*views[:5], *views[count:])),
-                arguments.options[0],
+                elem=element(q.dtype), wide=element(wide),
+                mask=element(masks[0].dtype) if masks else None, batch=batch, heads=heads,
+                shared=heads // max(1, key_heads), queries=queries, keys=keys, dq=dq, dv=dv,
+                strides=(*front, *ends), is_causal=bool(arguments.options[1]),
+                scale=forward_scale(arguments.options[2], dq),
+                aligned=all(view.alignment >= 16 for view in (*views[:5], *views[count:])),
+                drops=arguments.options[0],
             )  # fmt: skip
             made = engine.plan((side, problem), partial(_of_side, engine, problem, side))
             steps.append(Step(made, (1, 2, 3, *masked, 0, 5, *places), True))

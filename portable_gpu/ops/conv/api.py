@@ -237,11 +237,12 @@ def _normalise(kind: str, rank: int, make: PlanMaker, arguments: CallArguments) 
         x, w, y = (views[place] for place in order)
         is_last = [last and place == -1 for place in order]
         problem = ConvProblem(
-            direction, element(dtype), g.batch, g.groups, g.channels, g.filters, g.x_size,
-            g.w_size, g.y_size, g.stride, g.dilation, g.before,
-            _operand(x, rank, g.batched, is_last[0]), _operand(w, rank, True, False),
-            _operand(y, rank, g.batched, is_last[2]), bias, precision or engine.precision,
-            epilogue=stages,
+            direction=direction, elem=element(dtype), batch=g.batch, groups=g.groups,
+            channels=g.channels, filters=g.filters, x_size=g.x_size, w_size=g.w_size,
+            y_size=g.y_size, stride=g.stride, dilation=g.dilation, before=g.before,
+            x=_operand(x, rank, g.batched, is_last[0]), w=_operand(w, rank, True, False),
+            y=_operand(y, rank, g.batched, is_last[2]), bias=bias,
+            precision=precision or engine.precision, epilogue=stages,
             extras=tuple(
                 of_stage(view, stage, rank)
                 for view, stage in zip(views[2 + biased : -1], reading, strict=True)

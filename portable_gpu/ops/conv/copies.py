@@ -22,8 +22,10 @@ def moved(
         read: The element that is read, if it is another one.
     """
     return ElementwiseProblem(
-        "x", ("x",), (read or elem,), (), (), computed(elem), elem, extents, (source, to), alignment
-    )
+        expression="x", names=("x",), inputs=(read or elem,), updated=(), scalars=(),
+        compute=computed(elem), result=elem, shape=extents, strides=(source, to),
+        alignment=alignment,
+    )  # fmt: skip
 
 
 def computed(elem: Element) -> Element:

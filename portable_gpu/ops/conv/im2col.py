@@ -414,8 +414,9 @@ class _StepsBuilder:
         p, backward = self.p, self.p.direction == "input"
         of_image = p.channels * p.taps * self.places
         windows = Windows(
-            p.elem, stored, backward, count, p.channels, tuple(axes_of(p, backward)), p.x,
-            self._columns(of_image, self.places, 1), p.bias if backward else None,
+            elem=p.elem, matrix=stored, sums=backward, batch=count, channels=p.channels,
+            axes=tuple(axes_of(p, backward)), image=p.x,
+            columns=self._columns(of_image, self.places, 1), bias=p.bias if backward else None,
         )  # fmt: skip
         shape = count, p.groups, self.k, self.places
         strides = of_image, self.k * self.places, self.places, 1
@@ -457,7 +458,10 @@ class _StepsBuilder:
                 if x_step is None:
                     axes = tuple(axes_of(q, backward=False))
                     columns = of._columns(of.places, k, 1)
-                    copy = Windows(p.elem, p.elem, False, count, p.channels, axes, p.x, columns)
+                    copy = Windows(
+                        elem=p.elem, matrix=p.elem, sums=False, batch=count, channels=p.channels,
+                        axes=axes, image=p.x, columns=columns,
+                    )  # fmt: skip
                     # If a kernel writes zeros first, all products add, and one program serves.
                     if self.target.is_cpu and not (adds or whole or self.apart):
                         zeros = copy.zeros(p.filters, *self._w_steps, self.k)
@@ -470,7 +474,10 @@ class _StepsBuilder:
                 if y_step is None:
                     axes = tuple(map(_points, q.y_size, p.y.space))
                     columns = ColumnStrides(of.places, k, k, 1)
-                    copy = Windows(p.elem, p.elem, False, count, p.filters, axes, p.y, columns)
+                    copy = Windows(
+                        elem=p.elem, matrix=p.elem, sums=False, batch=count, channels=p.filters,
+                        axes=axes, image=p.y, columns=columns,
+                    )  # fmt: skip
                     steps.append((copy, (y_at, other)))
                     y_at, row, of_y = other, k, 128
                 filters = p.filters_of_group
@@ -487,7 +494,9 @@ class _StepsBuilder:
 
 def _points(n: int, step: int) -> SpaceAxis:
     """Return an axis whose windows are single elements."""
-    return SpaceAxis(n, n, 1, 1, 1, 0, 1, 0, step, 0)
+    return SpaceAxis(
+        target=n, source=n, taps=1, step=1, tap_step=1, shift=0, divisor=1, t=0, s=step, f=0,
+    )  # fmt: skip
 
 
 def variants(

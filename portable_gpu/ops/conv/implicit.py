@@ -234,9 +234,11 @@ def _clear(p: ConvProblem) -> ElementwiseProblem:
     strides = (p.x.outer, p.x.channel, *p.x.space)
     if p.bias is None:
         return ElementwiseProblem(
-            "0", (), (), (), (), computed(p.elem), p.elem, extents, (strides,), 1
-        )
+            expression="0", names=(), inputs=(), updated=(), scalars=(), compute=computed(p.elem),
+            result=p.elem, shape=extents, strides=(strides,), alignment=1,
+        )  # fmt: skip
     return ElementwiseProblem(
-        "x", ("x",), (p.elem,), (), (), computed(p.elem), p.elem, extents,
-        ((0, p.bias, 0, 0, 0), strides), 1,
+        expression="x", names=("x",), inputs=(p.elem,), updated=(), scalars=(),
+        compute=computed(p.elem), result=p.elem, shape=extents,
+        strides=((0, p.bias, 0, 0, 0), strides), alignment=1,
     )  # fmt: skip

@@ -33,8 +33,8 @@ def product_of_operands(
         stages = (Stage("bias", "v + e", "column"), *stages)
         extras = (Operand(p.elem, 0, p.bias, of_groups(p, n * p.bias)), *extras)
     return GemmProblem(
-        m, n, k, of_groups(p, p.groups), a, b, c, computed(p.elem), epilogue=stages, extras=extras,
-        precision=p.precision,
+        m=m, n=n, k=k, batch=of_groups(p, p.groups), a=a, b=b, c=c, compute=computed(p.elem),
+        epilogue=stages, extras=extras, precision=p.precision,
     )  # fmt: skip
 
 

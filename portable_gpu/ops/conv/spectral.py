@@ -166,12 +166,15 @@ class Spectral:
         apart = int(spectra.name != "w" and self.problem.direction != "weight")
         if inverse:
             return FftProblem(
-                "c2r", False, True, real, axes, lengths, shape, spectra.shape, steps,
-                spectra.steps, True, tuple(self.first[c] for c in self.axes), apart,
+                kind="c2r", from_real=False, inverse=True, real=real, axes=axes, lengths=lengths,
+                shape_in=shape, shape_out=spectra.shape, strides_in=steps,
+                strides_out=spectra.steps, scaled=True,
+                first=tuple(self.first[c] for c in self.axes), apart=apart,
             )  # fmt: skip
         return FftProblem(
-            "r2c", False, False, real, axes, lengths, spectra.shape, shape, spectra.steps, steps,
-            False, apart=apart,
+            kind="r2c", from_real=False, inverse=False, real=real, axes=axes, lengths=lengths,
+            shape_in=spectra.shape, shape_out=shape, strides_in=spectra.steps, strides_out=steps,
+            scaled=False, apart=apart,
         )  # fmt: skip
 
     def images_at_a_time(self, limit: int | None) -> int:

@@ -88,8 +88,10 @@ class Windows:
         near = self.near
         if step != 1 and (self.last or near):
             return None
-        outside, tap = SpaceAxis(1, 0, 1, 1, 1, 0, 1, 0, 1, 0), 0
-        channels, places, place = 1, count, step
+        outside = SpaceAxis(
+            target=1, source=0, taps=1, step=1, tap_step=1, shift=0, divisor=1, t=0, s=1, f=0
+        )
+        channels, places, place, tap = 1, count, step, 0
         if self.run:
             channels, tap, place = self.channels, self.channels, self.run
             places, rest = divmod(count, self.run)

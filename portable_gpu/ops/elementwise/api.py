@@ -258,17 +258,12 @@ def _normalise(arguments: CallArguments) -> Invocation:
 
     def plan(engine: Engine, views: Sequence[View]) -> Plan:
         problem = ElementwiseProblem(
-            expression,
-            tuple(fresh),
-            tuple(element(view.dtype) for view in views[:-1]),
-            tuple(updated),
-            tuple(numbers),
-            element(compute_dtype),
-            element(result_dtype),
-            shape,
-            tuple(spread(view, shape) for view in views),
-            1 if engine.target.is_cpu else min(16, *(view.alignment for view in views)),
-        )
+            expression=expression, names=tuple(fresh),
+            inputs=tuple(element(view.dtype) for view in views[:-1]), updated=tuple(updated),
+            scalars=tuple(numbers), compute=element(compute_dtype), result=element(result_dtype),
+            shape=shape, strides=tuple(spread(view, shape) for view in views),
+            alignment=1 if engine.target.is_cpu else min(16, *(view.alignment for view in views)),
+        )  # fmt: skip
         return engine.plan(problem, lambda: make_plan(engine, problem))
 
     return Invocation(

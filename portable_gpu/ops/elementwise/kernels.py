@@ -133,7 +133,10 @@ def _runs(
     run = -(-columns // max(1, groups_requested // blocks))
     run = min(columns, -(-run // _RUN) * _RUN)
     runs_per_row = -(-columns // run)
-    form = ElementwiseForm(1, 1, vector, 1, 1, _steps(axes), len(axes) - 1, True)
+    form = ElementwiseForm(
+        group_size=1, lanes=1, vector=vector, across=1, down=1, steps=_steps(axes),
+        outer=len(axes) - 1, wide=True,
+    )  # fmt: skip
     groups = blocks * runs_per_row
     return ElementwiseKernel(axes, row, form, groups, runs_per_row, rows_per_group, run)
 
@@ -187,7 +190,10 @@ def _tiles(
         for k in range(len(steps))
     )
     wide = max(largest_index, blocks * parts, blocks * tile_rows, parts * tile_columns) > _MAX_INT
-    form = ElementwiseForm(size, lanes, vector, across, down, steps, len(axes) - 1, wide)
+    form = ElementwiseForm(
+        group_size=size, lanes=lanes, vector=vector, across=across, down=down, steps=steps,
+        outer=len(axes) - 1, wide=wide,
+    )  # fmt: skip
     return ElementwiseKernel(axes, row, form, blocks * parts, parts, tile_rows, tile_columns)
 
 

@@ -99,12 +99,7 @@ class ElementwiseProblem:
         arrays += [(n, self.result.value) for n in self.updated]
         numbers = [(n, ctype) for n, (ctype, _) in zip(self.scalars, self.numbers, strict=True)]
         return Function(
-            "user__function",
-            self.expression,
-            (*arrays, *numbers),
-            self.ctype,
-            self.result.value,
-            self.result.boolean,
-            self.compute.boolean,
-            not target.is_cpu,
-        )
+            name="user__function", text=self.expression, parameters=(*arrays, *numbers),
+            compute=self.ctype, result=self.result.value, truth=self.result.boolean,
+            boolean=self.compute.boolean, by_component=not target.is_cpu,
+        )  # fmt: skip

@@ -271,8 +271,9 @@ def _normalise_sum(arguments: CallArguments) -> Invocation:
 
     def plan(engine: Engine, views: Sequence[View]) -> Plan:
         problem = EmbeddingProblem(
-            element(grad.dtype), element(indices.dtype), prod(indices.shape), rows, columns,
-            (columns, 1), _vector(columns, (columns, 1), views[1:]), True, by_count,
+            elem=element(grad.dtype), index=element(indices.dtype), count=prod(indices.shape),
+            rows=rows, columns=columns, strides=(columns, 1),
+            vector=_vector(columns, (columns, 1), views[1:]), backward=True, by_count=by_count,
         )  # fmt: skip
         return engine.plan(problem, lambda: bind_best(engine, variants(problem, engine.target)))
 

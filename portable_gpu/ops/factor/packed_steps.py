@@ -152,7 +152,10 @@ class PackedProblem:
         diagonal: bool = False,
     ) -> PackProblem:
         """Return a copy between the triangles and dense matrices."""
-        return PackProblem(self.n, self.distinct, self.packed, other, rows, cols, what, diagonal)
+        return PackProblem(
+            n=self.n, batch=self.distinct, packed=self.packed, dense=other, rows=rows, cols=cols,
+            what=what, diagonal=diagonal,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True)

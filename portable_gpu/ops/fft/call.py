@@ -85,8 +85,9 @@ def _normalise(arguments: CallArguments) -> Invocation:
     def plan(engine: Engine, views: Sequence[View]) -> Plan:
         view, result = views
         problem = FftProblem(
-            kind, of_real, inverse, element(real), places, lengths, view.shape, result.shape,
-            view.strides, result.strides, scale != 1,
+            kind=kind, from_real=of_real, inverse=inverse, real=element(real), axes=places,
+            lengths=lengths, shape_in=view.shape, shape_out=result.shape, strides_in=view.strides,
+            strides_out=result.strides, scaled=scale != 1,
         )  # fmt: skip
         return engine.plan(problem, lambda: make_plan(engine, problem))
 

@@ -235,9 +235,9 @@ def _line_steps(
     first = _temporary("before", axis, inside, p.real, of_complex)
     second = _temporary("after", axis, outside, p.real, not to_real)
     fourier = FftProblem(
-        "c2r" if to_real else "c2c" if of_complex else "r2c", False, to_real, p.real,
-        (axis,), (length,), inside, outside, contiguous_strides(inside),
-        contiguous_strides(outside), scaled=last,
+        kind="c2r" if to_real else "c2c" if of_complex else "r2c", from_real=False, inverse=to_real,
+        real=p.real, axes=(axis,), lengths=(length,), shape_in=inside, shape_out=outside,
+        strides_in=contiguous_strides(inside), strides_out=contiguous_strides(outside), scaled=last,
     )  # fmt: skip
     edges = _edges(p)
     mirrored = p.sine and p.type in (3, 4)

@@ -322,8 +322,10 @@ def _three_to_real(line: Line, n1: int, n2: int, n3: int, name: str) -> tuple[Pa
     source = line.source
     first = Pass(
         n3, line.inverse, line.real, rows, (*batch, n2),
-        PassOperand("folded", n3, n1 * n2 * source.step, source.step, (*sources, n1 * source.step),
-             line.n, n1 * n2, n1),
+        PassOperand(
+            form="folded", rows=n3, row=n1 * n2 * source.step, lane=source.step,
+            batch=(*sources, n1 * source.step), limit=line.n, limit_row=n1 * n2, limit_batch=n1,
+        ),
         PassOperand("complex", n3, 1, m, (*between, n3)),
         whole=line.n,
     )  # fmt: skip

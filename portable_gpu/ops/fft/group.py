@@ -112,23 +112,23 @@ def text(passes: Sequence[Pass], policy: GroupFftPolicy, target: Target) -> Spec
     tags = ("0", "1") if len(passes) == 2 else ("",)
     rendered = [
         _PassText(
-            tag,
-            between if len(passes) == 2 else "",
-            plan,
-            _reads_roots_early(pass_, plan, target),
-            _side(pass_, pass_.source, plan.staged_source, plan),
-            _side(pass_, pass_.target, plan.staged_target, plan),
-            pass_.planes,
-            pass_.source.is_whole(pass_.n, pass_.lanes),
-            pass_.target.is_whole(pass_.n, pass_.lanes),
-            bool(pass_.whole),
-            plan.twiddles_in_local(pass_.target.form)
+            tag=tag,
+            between=between if len(passes) == 2 else "",
+            plan=plan,
+            early=_reads_roots_early(pass_, plan, target),
+            source=_side(pass_, pass_.source, plan.staged_source, plan),
+            result=_side(pass_, pass_.target, plan.staged_target, plan),
+            planes=pass_.planes,
+            all_in=pass_.source.is_whole(pass_.n, pass_.lanes),
+            all_out=pass_.target.is_whole(pass_.n, pass_.lanes),
+            twisted=bool(pass_.whole),
+            twists=plan.twiddles_in_local(pass_.target.form)
             if stages_twiddles_in_local_memory(pass_, plan, target)
             else 0,
-            pass_.by_batch,
-            pass_.scaled,
-            _loads_at_once(pass_, plan),
-            len(passes) == 1 and _prefetches_by_copy_engine(pass_, plan, target),
+            by_batch=pass_.by_batch,
+            scaled=pass_.scaled,
+            sure=_loads_at_once(pass_, plan),
+            ahead=len(passes) == 1 and _prefetches_by_copy_engine(pass_, plan, target),
         )
         for pass_, plan, tag, between in zip(passes, plans, tags, "yx", strict=False)
     ]

@@ -209,24 +209,16 @@ def _group_parts(
 
 
 _CPU = PassKernels(
-    "fft/cpu",
-    CpuFftPolicy,
-    cpu.text,
-    cpu.CpuPassPlan,
-    _cpu_seconds,
-    lambda found, line, *_: cpu.with_fused_passes(found, line),
-    lambda *_: [],
-    False,
-    True,
-)
+    name="fft/cpu", policy=CpuFftPolicy, text=cpu.text, plan=cpu.CpuPassPlan, seconds=_cpu_seconds,
+    with_fused_passes=lambda found, line, *_: cpu.with_fused_passes(found, line),
+    fused_axes=lambda *_: [], between=False, orders=True,
+)  # fmt: skip
 _GROUP = PassKernels(
-    "fft/group",
-    GroupFftPolicy,
-    lambda passes, policy, target, _: group.text(passes, policy, target),
-    lambda engine, passes, policy, factors, _: group.GroupPassPlan(engine, passes, policy, factors),
-    _group_seconds,
-    joined.fused_passes,
-    joined.fused_axes,
-    True,
-    False,
-)
+    name="fft/group", policy=GroupFftPolicy,
+    text=lambda passes, policy, target, _: group.text(passes, policy, target),
+    plan=lambda engine, passes, policy, factors, _: group.GroupPassPlan(
+        engine, passes, policy, factors
+    ),
+    seconds=_group_seconds, with_fused_passes=joined.fused_passes, fused_axes=joined.fused_axes,
+    between=True, orders=False,
+)  # fmt: skip

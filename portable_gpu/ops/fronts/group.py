@@ -133,8 +133,9 @@ def _is_large(device: DeviceFronts, front: int, flop: int, sizes: BlockSizes) ->
 def _small(device: DeviceFronts, which: _Table | _Int64, shape: tuple[int, int, int]) -> Step:
     text = small_text(device.elem, device.engine.target, shape)
     plan = FrontsPlan(
-        device, text, "small", {}, ["values", "factor", "arena", "report"], len(which), shape[1],
-        {"which": which.astype(np.int32)}, flop=flop_of(device, which),
+        device=device, text=text, name="small", constants={},
+        operands=["values", "factor", "arena", "report"], groups=len(which), size=shape[1],
+        further={"which": which.astype(np.int32)}, flop=flop_of(device, which),
     )  # fmt: skip
     return Step(plan, (VALUES, FACTOR, ARENA, PIVOT_STATUS))
 
@@ -142,8 +143,9 @@ def _small(device: DeviceFronts, which: _Table | _Int64, shape: tuple[int, int, 
 def _assemble(device: DeviceFronts, tiles: _Table) -> Step:
     text = assemble_text(device.elem, device.engine.target)
     plan = FrontsPlan(
-        device, text, "assemble", {}, ["values", "factor", "arena"], len(tiles), _GROUP,
-        {"tiles": tiles, **cuts(device.fronts, tiles)},
+        device=device, text=text, name="assemble", constants={},
+        operands=["values", "factor", "arena"], groups=len(tiles), size=_GROUP,
+        further={"tiles": tiles, **cuts(device.fronts, tiles)},
     )  # fmt: skip
     return Step(plan, (VALUES, FACTOR, ARENA))
 
@@ -157,15 +159,17 @@ def _tiles(device: DeviceFronts, which: _Int64, tiles: _Table) -> list[Step]:
     c, u = fronts.columns[which], fronts.rows[which]
     updates = int((c * u * (u + 1)).sum()) * elem.components**2
     plan = FrontsPlan(
-        device, tiles_text(elem, target), "tiles", constants, ["factor", "report"], own_tiles,
-        _GROUP, tables, flop=flop_of(device, which) - updates, counters=2 + len(tiles),
+        device=device, text=tiles_text(elem, target), name="tiles", constants=constants,
+        operands=["factor", "report"], groups=own_tiles, size=_GROUP, further=tables,
+        flop=flop_of(device, which) - updates, counters=2 + len(tiles),
     )  # fmt: skip
     steps = [Step(plan, (FACTOR, PIVOT_STATUS))]
     if update_tiles:
         text = update_text(elem, target)
         plan = FrontsPlan(
-            device, text, "update", {"first_tile": own_tiles}, ["factor", "arena"], update_tiles,
-            _GROUP, tables, flop=updates,
+            device=device, text=text, name="update", constants={"first_tile": own_tiles},
+            operands=["factor", "arena"], groups=update_tiles, size=_GROUP, further=tables,
+            flop=updates,
         )  # fmt: skip
         steps.append(Step(plan, (FACTOR, ARENA)))
     return steps

@@ -112,8 +112,9 @@ def _small(device: DeviceFronts, which: np.ndarray[Any, Any], places: cl.Buffer)
         constants["square"] = square_size
         tables["index"] = np.arange(int((c + u).max()), dtype=np.int32)
     plan = FrontsPlan(
-        device, small_text(elem, target), "inverse", constants, ["factor", "diagonal", "z"],
-        groups, group_size(target), tables, scratch=groups * size * elem.itemsize,
+        device=device, text=small_text(elem, target), name="inverse", constants=constants,
+        operands=["factor", "diagonal", "z"], groups=groups, size=group_size(target),
+        further=tables, scratch=groups * size * elem.itemsize,
         flop=2 * int(work.sum()) * elem.components**2,
     )  # fmt: skip
     return Step(plan, (FACTOR, DIAGONAL, SQUARES))
@@ -129,8 +130,9 @@ def _rows(device: DeviceFronts, which: np.ndarray[Any, Any], places: cl.Buffer) 
     block = np.arange(blocks.sum()) - np.repeat(np.cumsum(blocks) - blocks, blocks)
     tasks = np.stack([np.repeat(which, blocks), run * block], axis=1).astype(np.int32)
     plan = FrontsPlan(
-        device, rows_text(device.elem, target), "inverse_rows", {"run": run}, ["z"], len(tasks),
-        size, {"tasks": tasks, "at": places},
+        device=device, text=rows_text(device.elem, target), name="inverse_rows",
+        constants={"run": run}, operands=["z"], groups=len(tasks), size=size,
+        further={"tasks": tasks, "at": places},
     )  # fmt: skip
     return [Step(plan, (SQUARES,))]
 

@@ -105,13 +105,15 @@ def _step(
         columns = _STRIP if count > _STRIP or len(lists) > 1 else max(1, -(-count // 2))
         start = np.cumsum([0, *map(len, lists)]).astype(np.int32)
         plan = FrontsPlan(
-            device, text, name, {"lists": len(lists), "count": count, "share": columns}, operands,
-            len(lists) * -(-count // columns), 1, {"which": which, "list_start": start},
+            device=device, text=text, name=name,
+            constants={"lists": len(lists), "count": count, "share": columns}, operands=operands,
+            groups=len(lists) * -(-count // columns), size=1,
+            further={"which": which, "list_start": start},
         )  # fmt: skip
     else:
         plan = FrontsPlan(
-            device, text, name, {"first_of": 0, "count": count}, operands, len(which), _SIZE,
-            {"which": which},
+            device=device, text=text, name=name, constants={"first_of": 0, "count": count},
+            operands=operands, groups=len(which), size=_SIZE, further={"which": which},
         )  # fmt: skip
     return Step(plan, places)
 

@@ -113,9 +113,10 @@ def _small(
     pieces = -(-count // columns_of_group)
     text = small_text(device.elem, device.engine.target, shape, backward)
     plan = FrontsPlan(
-        device, text, text.name.removeprefix("fronts/"), {"count": count, "pieces": pieces},
-        ["factor", "x", "contributions"][: len(operands)], len(which) * pieces, lanes,
-        {"which": which.astype(np.int32), **tables},
+        device=device, text=text, name=text.name.removeprefix("fronts/"),
+        constants={"count": count, "pieces": pieces},
+        operands=["factor", "x", "contributions"][: len(operands)], groups=len(which) * pieces,
+        size=lanes, further={"which": which.astype(np.int32), **tables},
     )  # fmt: skip
     return Step(plan, operands)
 
@@ -144,8 +145,9 @@ def _long(
         constants = {"groups": groups, "count": count, "tiles_f": across}
         names[1] = "x_all"
     plan = FrontsPlan(
-        device, text, text.name.removeprefix("fronts/"), constants, names, groups, _GROUP,
-        {"tasks": blocks, **tables}, counters=2 + counters,
+        device=device, text=text, name=text.name.removeprefix("fronts/"), constants=constants,
+        operands=names, groups=groups, size=_GROUP, further={"tasks": blocks, **tables},
+        counters=2 + counters,
     )  # fmt: skip
     return Step(plan, operands)
 

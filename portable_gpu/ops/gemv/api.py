@@ -138,7 +138,10 @@ def plan_gemv(
         1 if engine.target.is_cpu else min(16, view.alignment) for view in (a, x)
     )
     conj = trans == "C" and elem.complex
-    problem = GemvProblem(elem, m, n, a_out, a_sum, x_step, y_step, conj, aligned_a, aligned_x)
+    problem = GemvProblem(
+        elem=elem, m=m, n=n, a_out=a_out, a_sum=a_sum, x_step=x_step, y_step=y_step, conj=conj,
+        a_aligned=aligned_a, x_aligned=aligned_x,
+    )  # fmt: skip
     return engine.plan(
         problem, lambda: bind_best(engine, variants(problem, engine.target, engine.table))
     )

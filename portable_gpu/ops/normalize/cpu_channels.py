@@ -254,7 +254,10 @@ def cpu_channels_kernel(
         span = -(-place.size // parts)
         parts = -(-place.size // span)
     keeps = p.stream is None or (parts == 1 and nbytes <= policy.cached_bytes)
-    return CpuChannelsKernel(problem, row, samples, row_axis, place, each, keeps, parts, span)
+    return CpuChannelsKernel(
+        problem=problem, row=row, samples=samples, row_axis=row_axis, place=place, each=each,
+        keeps=keeps, parts=parts, span=span,
+    )  # fmt: skip
 
 
 def _near(p: RowProgram, place: Axis) -> list[str]:

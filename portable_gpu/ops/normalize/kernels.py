@@ -225,8 +225,9 @@ def _on_cpu(problem: RowProblem, target: Target, row: PolicyRow[RowsPolicy]) -> 
     rows_each = -(-blocks // groups)
     groups = -(-blocks // rows_each)
     return RowsKernel(
-        problem, row, vector, 1, 1, across, keeps, parts, span, rows_each, groups * parts
-    )
+        problem=problem, row=row, vector=vector, group=1, lanes=1, across=across, keeps=keeps,
+        parts=parts, span=span, rows_each=rows_each, groups=groups * parts,
+    )  # fmt: skip
 
 
 def _on_gpu(problem: RowProblem, target: Target, row: PolicyRow[RowsPolicy]) -> RowsKernel:
@@ -269,8 +270,9 @@ def _on_gpu(problem: RowProblem, target: Target, row: PolicyRow[RowsPolicy]) -> 
     if p.sums:  # groups that run at the same time, each with many rows
         tiles = min(tiles, units * max(1, _SUMMING // group))
     return RowsKernel(
-        problem, row, vector, group, lanes, across, keeps, parts, span, 1, tiles * parts
-    )
+        problem=problem, row=row, vector=vector, group=group, lanes=lanes, across=across,
+        keeps=keeps, parts=parts, span=span, rows_each=1, groups=tiles * parts,
+    )  # fmt: skip
 
 
 def _aligned_vector(problem: RowProblem, policy: RowsPolicy) -> int:

@@ -112,15 +112,10 @@ def batch_geometry(shape: Shape) -> NormAxes:
         return (0, view.strides[0], *tail)
 
     return NormAxes(
-        shape,
-        frozenset(range(len(shape))) - {1},
-        (1,),
-        (shape[1],),
-        lambda view: view.strides,
-        of_channels,
-        of_channels,
-        (shape[1],),
-    )
+        shape=shape, row_axes=frozenset(range(len(shape))) - {1}, parameter_axes=(1,),
+        statistics=(shape[1],), element=lambda view: view.strides, parameter=of_channels,
+        statistic=of_channels, parameters=(shape[1],),
+    )  # fmt: skip
 
 
 _GEOMETRIES: dict[str, Callable[..., NormAxes]] = {

@@ -46,11 +46,18 @@ class RowsPolicy(Policy):
         """CPU: full vectors, rows in the second cache.  GPU: 16-byte loads, 32 elements kept."""
         if target.is_cpu:
             width = target.vector_bytes // (8 if elem.real == "double" else 4)
-            return cls(1, 1, max(1, min(16, width)), 16, 1, 4, 1, L2_BYTES // 4, 8, 1 << 15)
+            return cls(
+                group_size=1, long_group_size=1, vector=max(1, min(16, width)), load_bytes=16,
+                kept=1, unroll=4, side_by_side=1, cached_bytes=L2_BYTES // 4, groups_per_unit=8,
+                grain=1 << 15,
+            )  # fmt: skip
         size = max(target.subgroup_size, min(128, target.max_work_group_size))
         max_size = max(target.subgroup_size, min(512, target.max_work_group_size))
         elements = 16 if elem.real == "double" else 32
-        return cls(size, max_size, 1, 16, elements, 4, min(32, size), 0, 4, 1 << 15)
+        return cls(
+            group_size=size, long_group_size=max_size, vector=1, load_bytes=16, kept=elements,
+            unroll=4, side_by_side=min(32, size), cached_bytes=0, groups_per_unit=4, grain=1 << 15,
+        )  # fmt: skip
 
     @classmethod
     def search_space(cls, target: Target, elem: Element) -> Mapping[str, tuple[Any, ...]]:

@@ -114,8 +114,9 @@ def row_problem(
     *outer, inner = merged(along) or [Axis(1, (1,) * len(p.element_names))]
     elems = tuple(element(view.dtype) for view in views)
     problem = RowProblem(
-        name, flags, elems, tuple(kept_axes), tuple(outer), inner, alignment, scalars
-    )
+        name=name, flags=flags, elems=elems, kept=tuple(kept_axes), outer=tuple(outer), inner=inner,
+        alignment=alignment, scalars=scalars,
+    )  # fmt: skip
     if problem.rows >= _MOST or problem.count >= _MOST:
         raise ArgumentError(
             f"{name} of {problem.rows} rows of {problem.count} elements; expected both below 2^31"

@@ -241,8 +241,8 @@ def _normalise(arguments: CallArguments) -> Invocation:
     def plan(engine: Engine, views: Sequence[View]) -> Plan:
         is_aligned = all(view.alignment >= 16 for view in views)
         problem = StepProblem(
-            rule, elem, element(state_dtype), prod(param.shape), states, "master" in names, flags,
-            is_aligned,
+            rule=rule, elem=elem, wide=element(state_dtype), size=prod(param.shape), states=states,
+            master="master" in names, flags=flags, is_aligned=is_aligned,
         )  # fmt: skip
         return engine.plan(problem, lambda: bind_best(engine, variants(problem, engine.target)))
 

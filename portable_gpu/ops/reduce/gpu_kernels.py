@@ -62,12 +62,15 @@ def gpu_rows(
         rows_per_group = -(-rows // (groups * group_rows)) * group_rows
         tiles = -(-rows // rows_per_group)
     form = ReduceForm(
-        "rows", size, lanes, vector, 1, unroll, aligned, unit, inner * outer > 1,
-        len(geometry.result_axes), len(geometry.outer), peel=peel,
+        kind="rows", group_size=size, lanes=lanes, vector=vector, vectors=1, unroll=unroll,
+        aligned=aligned, unit=unit, split=inner * outer > 1, result_axes=len(geometry.result_axes),
+        outer=len(geometry.outer), peel=peel,
     )  # fmt: skip
     return ReduceKernel(
-        reduction, geometry, row, form, tiles, inner, outer, inner_span, outer_span, rows_per_group
-    )
+        reduction=reduction, geometry=geometry, row=row, form=form, tiles=tiles, inner_parts=inner,
+        outer_parts=outer, inner_span=inner_span, outer_span=outer_span,
+        rows_per_group=rows_per_group,
+    )  # fmt: skip
 
 
 def _row_vector(
@@ -234,12 +237,13 @@ def gpu_columns(
     result_axes, outer_axes = len(geometry.result_axes) - 1, len(geometry.outer)
     split = inner * outer > 1
     form = ReduceForm(
-        "columns", size, lanes, vector, vectors, unroll, aligned, False, split, result_axes,
-        outer_axes,
+        kind="columns", group_size=size, lanes=lanes, vector=vector, vectors=vectors, unroll=unroll,
+        aligned=aligned, unit=False, split=split, result_axes=result_axes, outer=outer_axes,
     )  # fmt: skip
     return ReduceKernel(
-        reduction, geometry, row, form, tiles, inner, outer, inner_span, outer_span, 1
-    )
+        reduction=reduction, geometry=geometry, row=row, form=form, tiles=tiles, inner_parts=inner,
+        outer_parts=outer, inner_span=inner_span, outer_span=outer_span, rows_per_group=1,
+    )  # fmt: skip
 
 
 def _lanes_of_many(

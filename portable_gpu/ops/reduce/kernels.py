@@ -175,8 +175,9 @@ def cpu_rows(
     # A step waits for the step before; accumulators without blocks have twice as many in flight.
     unroll = policy.unroll * (1 if reduction.block else 2)
     form = ReduceForm(
-        "rows", 1, 1, together if side_by_side else vector, 1, unroll, False, unit,
-        not side_by_side, max(1, len(geometry.result_axes)), len(geometry.outer),
+        kind="rows", group_size=1, lanes=1, vector=together if side_by_side else vector, vectors=1,
+        unroll=unroll, aligned=False, unit=unit, split=not side_by_side,
+        result_axes=max(1, len(geometry.result_axes)), outer=len(geometry.outer),
         side_by_side=side_by_side,
     )  # fmt: skip
     multiple = together if side_by_side else 1
@@ -186,8 +187,9 @@ def cpu_rows(
     if inner * outer == 1:
         each = -(-rows // (target_groups * multiple)) * multiple
     return ReduceKernel(
-        reduction, geometry, row, form, -(-rows // each), inner, outer, inner_span, outer_span,
-        each,
+        reduction=reduction, geometry=geometry, row=row, form=form, tiles=-(-rows // each),
+        inner_parts=inner, outer_parts=outer, inner_span=inner_span, outer_span=outer_span,
+        rows_per_group=each,
     )  # fmt: skip
 
 
@@ -206,13 +208,15 @@ def cpu_columns(
     max_columns = min(figures.block_columns, policy.column_bytes // reduction.inputs[0].itemsize)
     unroll = min(figures.block_rows, reduction.block or figures.block_rows)
     form = ReduceForm(
-        "columns", 1, 1, vector, max(1, max_columns // vector), unroll, False, False, True,
-        len(geometry.result_axes) - 1, len(geometry.outer),
+        kind="columns", group_size=1, lanes=1, vector=vector, vectors=max(1, max_columns // vector),
+        unroll=unroll, aligned=False, unit=False, split=True,
+        result_axes=len(geometry.result_axes) - 1, outer=len(geometry.outer),
     )  # fmt: skip
     tiles = -(-columns // form.block) * (geometry.rows // columns)
     inner, outer, inner_span, outer_span = split_elements(
         -(-target_groups // tiles), geometry, unroll
     )
     return ReduceKernel(
-        reduction, geometry, row, form, tiles, inner, outer, inner_span, outer_span, 1
-    )
+        reduction=reduction, geometry=geometry, row=row, form=form, tiles=tiles, inner_parts=inner,
+        outer_parts=outer, inner_span=inner_span, outer_span=outer_span, rows_per_group=1,
+    )  # fmt: skip

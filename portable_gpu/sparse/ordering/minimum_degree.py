@@ -45,18 +45,13 @@ class Elements(NamedTuple):
 def elements(vertices: int, entries: int) -> Elements:
     """Allocate workspace for graphs of at most ``vertices`` vertices and ``entries`` entries."""
     return Elements(
-        np.empty(entries, np.int32),
-        np.empty(vertices + 1, np.int64),
-        np.empty(vertices, np.int32),
-        np.empty(vertices, np.int32),
-        np.empty(vertices, np.int32),
-        np.empty(vertices, np.int32),
-        np.empty(vertices, np.int32),
-        np.empty(vertices, np.int64),
-        np.empty(vertices, np.int32),
-        np.empty(vertices, np.int32),
-        np.empty(5 * vertices + 2, np.int32),
-    )
+        lists=np.empty(entries, np.int32), start=np.empty(vertices + 1, np.int64),
+        length=np.empty(vertices, np.int32), link=np.empty(vertices, np.int32),
+        tail=np.empty(vertices, np.int32), weight=np.empty(vertices, np.int32),
+        degree=np.empty(vertices, np.int32), mark=np.empty(vertices, np.int64),
+        reachable=np.empty(vertices, np.int32), into=np.empty(vertices, np.int32),
+        queue=np.empty(5 * vertices + 2, np.int32),
+    )  # fmt: skip
 
 
 def md(graph: Graph, workspace: Elements | None = None) -> Int32:

@@ -31,15 +31,11 @@ class Moves(NamedTuple):
 def allocate_moves(n: int) -> Moves:
     """Allocate workspace for graphs of at most n vertices."""
     return Moves(
-        np.empty((2, n), np.int32),
-        np.empty((2, n), np.int32),
-        np.full((2, n), -1, np.int32),
-        np.zeros(2, np.int64),
-        np.empty((n, 2), np.int32),
-        np.zeros(n, np.bool_),
-        np.empty(3 * n, np.int64),
-        np.zeros(3, np.int64),
-    )
+        heap=np.empty((2, n), np.int32), key=np.empty((2, n), np.int32),
+        place=np.full((2, n), -1, np.int32), size=np.zeros(2, np.int64),
+        pull=np.empty((n, 2), np.int32), locked=np.zeros(n, np.bool_),
+        journal=np.empty(3 * n, np.int64), weights=np.zeros(3, np.int64),
+    )  # fmt: skip
 
 
 @inner

@@ -40,8 +40,9 @@ def _problem(rows: int, extent: int, dtype: np.dtype[Any]) -> AttentionProblem:
     strides = ((0, 0, extent, 1),) * 4 + ((0, 0, 1, 0),)
     scale = 1 / sqrt(max(1, extent))
     return AttentionProblem(
-        elem, wide, None, 1, 1, 1, rows, rows, extent, extent, strides, False, scale, True
-    )
+        elem=elem, wide=wide, mask=None, batch=1, heads=1, shared=1, queries=rows, keys=rows,
+        dq=extent, dv=extent, strides=strides, is_causal=False, scale=scale, aligned=True,
+    )  # fmt: skip
 
 
 def explain(

@@ -153,11 +153,13 @@ def problem(
         return ImageStrides(first, channel, (first_axis, second_axis, third_axis), 16)
 
     return ConvProblem(
-        direction, elem, g.batch, g.groups, g.channels, g.filters, g.x_size, g.w_size, g.y_size,
-        g.stride, g.dilation, g.before,
-        operand(g.batch, g.channels, g.x_size, channels_last),
-        operand(g.filters, w_shape[1], g.w_size, filters_last),
-        operand(g.batch, g.filters, g.y_size, channels_last), 1 if bias else None, precision,
+        direction=direction, elem=elem, batch=g.batch, groups=g.groups, channels=g.channels,
+        filters=g.filters, x_size=g.x_size, w_size=g.w_size, y_size=g.y_size, stride=g.stride,
+        dilation=g.dilation, before=g.before,
+        x=operand(g.batch, g.channels, g.x_size, channels_last),
+        w=operand(g.filters, w_shape[1], g.w_size, filters_last),
+        y=operand(g.batch, g.filters, g.y_size, channels_last), bias=1 if bias else None,
+        precision=precision,
     )  # fmt: skip
 
 

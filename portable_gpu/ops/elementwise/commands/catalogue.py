@@ -36,8 +36,9 @@ def problem(
     strides = (*(spread.get(name, whole) for name in names), whole)
     inputs = (elem,) * len(names)
     return ElementwiseProblem(
-        expression, tuple(names), inputs, (), (), elem, elem, shape, strides, 16
-    )
+        expression=expression, names=tuple(names), inputs=inputs, updated=(), scalars=(),
+        compute=elem, result=elem, shape=shape, strides=strides, alignment=16,
+    )  # fmt: skip
 
 
 def specializations(target: Target, dtype: DType) -> list[Specialization]:

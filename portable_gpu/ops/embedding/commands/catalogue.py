@@ -32,8 +32,9 @@ def problem(operation: str, dtype: np.dtype[Any], sizes: Sequence[int]) -> Embed
     backward = operation.endswith("backward")
     vector = vector if columns % vector == 0 else 1
     return EmbeddingProblem(
-        elem, element(np.int64), count, ROWS, columns, (columns, 1), vector, backward
-    )
+        elem=elem, index=element(np.int64), count=count, rows=ROWS, columns=columns,
+        strides=(columns, 1), vector=vector, backward=backward,
+    )  # fmt: skip
 
 
 def gather_kernels(target: Target, dtype: np.dtype[Any]) -> list[Specialization]:

@@ -57,9 +57,10 @@ def problem(
     shape_in = tuple(half) if kind == "c2r" else whole_shape
     shape_out = tuple(half) if kind == "r2c" else whole_shape
     return FftProblem(
-        kind, kind == "c2c" and dtype.kind != "c", inverse, element(real_of(dtype)),
-        tuple(rank + place for place in places), tuple(lengths[place] for place in places),
-        shape_in, shape_out, contiguous_strides(shape_in), contiguous_strides(shape_out),
+        kind=kind, from_real=kind == "c2c" and dtype.kind != "c", inverse=inverse,
+        real=element(real_of(dtype)), axes=tuple(rank + place for place in places),
+        lengths=tuple(lengths[place] for place in places), shape_in=shape_in, shape_out=shape_out,
+        strides_in=contiguous_strides(shape_in), strides_out=contiguous_strides(shape_out),
         scaled=inverse,
     )  # fmt: skip
 

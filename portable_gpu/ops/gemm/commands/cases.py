@@ -39,7 +39,7 @@ def problem_of(case: Case) -> GemmProblem:
     batch = () if case.batch is None else (case.batch,)
     elem, result = element(dtype_of(case.dtype)), element(dtype_of(case.result))
     a, b, c = Operand(elem, k, 1), Operand(elem, n, 1), Operand(result, n, 1)
-    return GemmProblem(m, n, k, batch, a, b, c, elem)
+    return GemmProblem(m=m, n=n, k=k, batch=batch, a=a, b=b, c=c, compute=elem)
 
 
 def shapes(case: Case) -> tuple[tuple[int, ...], ...]:

@@ -219,5 +219,6 @@ def contiguous(
 
     whole = (int(np.prod(batch)),) if batch else ()
     return GemmProblem(
-        m, n, k, whole, operand(m, k, trans_a), operand(k, n, trans_b), operand(m, n, "N"), compute
-    )
+        m=m, n=n, k=k, batch=whole, a=operand(m, k, trans_a), b=operand(k, n, trans_b),
+        c=operand(m, n, "N"), compute=compute,
+    )  # fmt: skip

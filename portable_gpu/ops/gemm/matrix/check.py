@@ -189,8 +189,8 @@ def _multiplies(
 
     c = Operand(compute, n, 1, (), False, gcd(16, compute.itemsize * n))
     small = GemmProblem(
-        m, n, k, (), operand(m, k, trans[0]), operand(k, n, trans[1]), c, compute,
-        precision=problem.precision,
+        m=m, n=n, k=k, batch=(), a=operand(m, k, trans[0]), b=operand(k, n, trans[1]), c=c,
+        compute=compute, precision=problem.precision,
     )  # fmt: skip
     path = bind(small)
     state, flags = engine.state(), cl.mem_flags

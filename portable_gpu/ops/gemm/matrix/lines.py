@@ -46,8 +46,8 @@ class Lines:
         near = max(steps) * max(extent, LINE // itemsize) * itemsize < 1 << 31
         offset_type: Literal["uint", "long"] = "uint" if near and min(steps) >= 0 else "long"
         return cls(
-            name, operand.elem, extent, layout.across, copiers, offset_type, layout.gathered,
-            operand.reader,
+            name=name, elem=operand.elem, extent=extent, across=layout.across, copiers=copiers,
+            offset_type=offset_type, gathered=layout.gathered, reader=operand.reader,
         )  # fmt: skip
 
     @property

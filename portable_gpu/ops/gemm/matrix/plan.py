@@ -253,8 +253,9 @@ def arrange(problem: GemmProblem, tiling: Tiling, target: Target) -> ArrangedPro
     )
     nbytes = elements * form.elem.itemsize
     return ArrangedProduct(
-        arranged, form.depth, repacks, starts, nbytes, tuple(maps), adds_parts, spec
-    )
+        problem=arranged, depth=form.depth, repacks=repacks, starts=starts, nbytes=nbytes,
+        maps=tuple(maps), adds_parts=adds_parts, spec=spec,
+    )  # fmt: skip
 
 
 class _Store(NamedTuple):

@@ -67,7 +67,10 @@ class Repack:
         )
         spec = _text(source, form.elem, form.parts, form.kind == "tf32", copied, target)
         pitch = -(-k // form.depth) * form.depth
-        return cls(spec, side, across, source, rows, k, batch, form.elem, form.parts, pitch)
+        return cls(
+            spec=spec, side=side, across=across, source=source, rows=rows, k=k, batch=batch,
+            elem=form.elem, parts=form.parts, pitch=pitch,
+        )  # fmt: skip
 
     @classmethod
     def into_pieces(
@@ -91,7 +94,10 @@ class Repack:
             target: The device.
         """
         spec = _text(source, BF16, parts, False, False, target)
-        return cls(spec, "a", False, source, rows, k, batch, BF16, parts, pitch)
+        return cls(
+            spec=spec, side="a", across=False, source=source, rows=rows, k=k, batch=batch,
+            elem=BF16, parts=parts, pitch=pitch,
+        )  # fmt: skip
 
     @property
     def nbytes(self) -> int:

@@ -123,8 +123,9 @@ def preferred_form(problem: GemmProblem, target: Target, table: TuningTable) -> 
     if strip:
         whole, a_packed, b_packed = True, False, True
     return PackedForm(
-        policy, transposed, whole, a_packed, b_packed, strip, row.origin, row.evidence
-    )
+        policy=policy, transposed=transposed, whole=whole, a_packed=a_packed, b_packed=b_packed,
+        strip=strip, origin=row.origin, evidence=row.evidence,
+    )  # fmt: skip
 
 
 def packed_forms(problem: GemmProblem, target: Target, table: TuningTable) -> Iterator[PackedForm]:
@@ -140,11 +141,15 @@ def packed_forms(problem: GemmProblem, target: Target, table: TuningTable) -> It
             (False, True) if fits else (False,), a_options, b_options
         ):
             yield PackedForm(
-                policy, transposed, whole, a_packed, b_packed, 0, row.origin, row.evidence
-            )
+                policy=policy, transposed=transposed, whole=whole, a_packed=a_packed,
+                b_packed=b_packed, strip=0, origin=row.origin, evidence=row.evidence,
+            )  # fmt: skip
         strip = strip_of(core, policy, target)
         if _fits_strips(core, policy, strip):
-            yield PackedForm(policy, transposed, True, False, True, strip, row.origin, row.evidence)
+            yield PackedForm(
+                policy=policy, transposed=transposed, whole=True, a_packed=False, b_packed=True,
+                strip=strip, origin=row.origin, evidence=row.evidence,
+            )  # fmt: skip
 
 
 def packed_seconds(problem: GemmProblem, target: Target) -> float:

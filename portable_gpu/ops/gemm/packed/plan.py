@@ -407,9 +407,9 @@ class PackedPlan(Plan):
                     top, bottom, left, right = block
                     for step in range(0, max(1, core.k), steps):
                         yield Slab(
-                            first, min(products, core.batch_size - first),
-                            top, bottom - top, left, right - left,
-                            step, min(steps, core.k - step),
+                            first=first, products=min(products, core.batch_size - first), row=top,
+                            rows=bottom - top, col=left, cols=right - left, step=step,
+                            steps=min(steps, core.k - step),
                         )  # fmt: skip
 
     def _in_triangle(

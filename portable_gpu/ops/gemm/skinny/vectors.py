@@ -56,8 +56,9 @@ def as_gemv(problem: GemmProblem) -> GemvProblem:
         operand.aligned_bytes if p.aligned else operand.elem.itemsize for operand in (p.a, p.b)
     )
     return GemvProblem(
-        p.a.elem, p.m, p.k, p.a.row, p.a.col, p.b.row, p.c.row, p.a.conj, a_aligned, x_aligned,
-        vectors=p.n, x_pitch=p.b.col, y_pitch=p.c.col, finish=finish(p),
+        elem=p.a.elem, m=p.m, n=p.k, a_out=p.a.row, a_sum=p.a.col, x_step=p.b.row, y_step=p.c.row,
+        conj=p.a.conj, a_aligned=a_aligned, x_aligned=x_aligned, vectors=p.n, x_pitch=p.b.col,
+        y_pitch=p.c.col, finish=finish(p),
     )  # fmt: skip
 
 

@@ -70,4 +70,7 @@ def _contiguous(m: int, n: int, dtype: np.dtype[Any], trans: str) -> GemvProblem
     elem = element(dtype)
     if trans == "N":
         return GemvProblem(elem, m, n, n, 1, 1, 1)
-    return GemvProblem(elem, n, m, 1, n, 1, 1, trans == "C" and elem.complex)
+    return GemvProblem(
+        elem=elem, m=n, n=m, a_out=1, a_sum=n, x_step=1, y_step=1,
+        conj=trans == "C" and elem.complex,
+    )  # fmt: skip

@@ -33,7 +33,10 @@ def ladders(engine: Engine) -> list[Ladder]:
     target = climbing_engine(engine).target
     lanes = target.subgroup_size
     group = max(lanes, min(256, target.max_work_group_size))
-    plain = RowPolicy(group, group, 1, lanes, 1, 1, 4, 1 << 14)
+    plain = RowPolicy(
+        group_size=group, long_group_size=group, vector=1, lanes=lanes, rows=1, unroll=1,
+        groups_per_unit=4, grain=1 << 14,
+    )  # fmt: skip
     vectors, narrow = replace(plain, vector=4), replace(plain, lanes=max(1, lanes // 2))
     rungs = [
         _rung(engine, "v0: a sub-group a row", plain, lambda columns: columns >= 32),

@@ -27,7 +27,10 @@ def problem(operation: str, dtype: np.dtype[Any], size: int) -> StepProblem:
         raise DTypeError(f"{operation} takes floating numbers, not {dtype}")
     is_short = elem.itemsize == 2
     state_elem = element(np.float32) if is_short else elem
-    return StepProblem(rule, elem, state_elem, size, STATES[rule], is_short, frozenset(), True)
+    return StepProblem(
+        rule=rule, elem=elem, wide=state_elem, size=size, states=STATES[rule], master=is_short,
+        flags=frozenset(), is_aligned=True,
+    )  # fmt: skip
 
 
 def sgd_kernels(target: Target, dtype: np.dtype[Any]) -> list[Specialization]:
