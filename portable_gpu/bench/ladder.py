@@ -71,7 +71,7 @@ def ladders(operation: str, engine: Engine) -> list[Ladder]:
 
 
 def climb(bench: Bench, ladder: Ladder) -> Iterator[Remark | LadderTimes]:
-    """Time a ladder; yield remarks about what is left out or wrong, and at the end the times."""
+    """Time a ladder; yield remarks about omitted and wrong contenders, and at the end the times."""
     contenders: list[Contender] = [
         *map(_RungContender, ladder.rungs),
         Ours(bench.engine),

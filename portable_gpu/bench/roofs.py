@@ -30,7 +30,7 @@ from portable_gpu.targets import Target
 _CHAINS = 12
 #: The most bytes of a buffer that is copied.
 _COPIED = 1 << 28
-#: A product on matrix units is timed once it takes so many seconds, or has such extents.
+#: The timed product on matrix units is the smallest that takes these seconds, or has these extents.
 _LONG_ENOUGH, _LARGEST = 1e-3, 8192
 _FLAGS = cl.mem_flags
 
@@ -98,7 +98,7 @@ class Roofs:
         return replace(self, matrix=matrix)
 
     def share(self, case: Case, seconds: float) -> float:
-        """Return the part of the roof, from 0 to 1, that a call of so many seconds reaches."""
+        """Return the part of the roof, from 0 to 1, that a call reaches in ``seconds``."""
         return self.seconds(case) / seconds
 
 

@@ -248,13 +248,13 @@ def solve(
             return plain(a, b)
         fast = replace(place, precision=precision or "bf16x6")
 
-        def solved(r: Any) -> Any:
+        def solve_in_narrow(r: Any) -> Any:
             return _with_factor(c, lower, r, fast, looks_for_zeros=False)
 
         try:
             c = converted(a, narrow, **place.options)
             c = cholesky(c, lower=lower, overwrite_a=True, **fast.of_products)
-            x, is_good = refined(a, b, solved, refine, place)
+            x, is_good = refined(a, b, solve_in_narrow, refine, place)
         except NotPositiveDefiniteError:
             if refine != "auto":
                 raise
@@ -339,13 +339,14 @@ def _with_factor(c: Any, lower: bool, b: Any, place: Place, looks_for_zeros: boo
 
 
 def _in(dtype: np.dtype[Any], place: Place, *arrays: Any) -> list[Any]:
+    """Return arrays in a dtype: those of another dtype are converted."""
     return [x if x.dtype == dtype else converted(x, dtype, **place.options) for x in arrays]
 
 
 def _factor(
     c_and_lower: Any, lower: bool | None, argument: str = "c_and_lower"
 ) -> tuple[Any, bool]:
-    """Check a factor; return it, and whether it is a lower one.  Errors name the argument."""
+    """Return a factor after a check, and whether it is a lower one; ``argument`` is for errors."""
     if isinstance(c_and_lower, tuple):
         if len(c_and_lower) != 2 or lower is not None:
             raise ArgumentError(
@@ -359,4 +360,5 @@ def _factor(
 
 
 def _known(precision: str | None) -> str | None:
+    """Return a precision after a check of its name."""
     return None if precision is None else check_precision(precision)

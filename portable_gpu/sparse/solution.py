@@ -65,10 +65,10 @@ class FactorState:
             b = converted(b, dtype, queue=self.queue)
         matrix = SparseSystem(self.numeric, self.values, self.queue, dtype)
 
-        def solved(r: Any) -> Any:
+        def solve(r: Any) -> Any:
             return self._by_factor(r, dtype, system)
 
-        return refined_by(matrix, b, solved, refine, Place(None, self.queue))[0]
+        return refined_by(matrix, b, solve, refine, Place(None, self.queue))[0]
 
     def _permuted(self, b: Any, dtype: np.dtype[Any], system: str) -> Any:
         """Permute the rows of B, in the precision of B."""

@@ -197,11 +197,12 @@ class _Job:
         for number, member in enumerate(cut.members):
             numbers.setdefault(member, []).append(number)
         memory = {
-            member: member.pooled((len(own), *single), dtype) for member, own in numbers.items()
+            member: member.pooled((len(listed), *single), dtype)
+            for member, listed in numbers.items()
         }
 
         # The place of each block's result in the memory of its device.
-        places = {number: at for own in numbers.values() for at, number in enumerate(own)}
+        places = {number: at for listed in numbers.values() for at, number in enumerate(listed)}
         nbytes = prod(single) * dtype.itemsize
 
         def enqueue(member: Member, number: int) -> Array | None:
@@ -220,13 +221,13 @@ class _Job:
         results = self.group.for_blocks(cut.members, enqueue)
         parts: dict[int, _Values] = {}
         copies = []
-        for member, own in numbers.items():
+        for member, listed in numbers.items():
             with member.named_errors():
-                copies.append((own, member, memory[member].get_async()))
-        for own, member, (values, event) in copies:
+                copies.append((listed, member, memory[member].get_async()))
+        for listed, member, (values, event) in copies:
             with member.named_errors():
                 event.wait()
-            parts |= dict(zip(own, values, strict=True))
+            parts |= dict(zip(listed, values, strict=True))
         # Others are of blocks whose device failed.
         parts |= {number: part.get() for number, part in enumerate(results) if part is not None}
         return [np.asarray(parts[number]) for number in range(len(cut.members))]

@@ -115,11 +115,18 @@ def nll_loss(
     queue: cl.CommandQueue | None = None,
     wait_for: Sequence[cl.Event] | None = None,
 ) -> Any:
-    """Compute ``-w * x`` of the class that each target names; x are logarithms of probabilities.
+    """Compute ``-w * x`` for the class that each target names.
 
-    ``target`` has integers.  All else is as in :func:`cross_entropy`.
+    Args:
+        input: x, the logarithms of the probabilities of the classes; shapes and dtypes as in
+            :func:`cross_entropy`.
+        target: The number of a class for each place, integers of shape (N, d1, ...).
+        weight, ignore_index, reduction, out, engine, queue, wait_for: As in :func:`cross_entropy`.
 
-    Cost: one element of ``input`` read for each target.
+    Returns, Raises, Order: As :func:`cross_entropy`.
+
+    Cost: one element of ``input`` is read for each target.
+    Accuracy: products and their sums are computed in float32 (float64 for float64).
     """
     options = ("likelihood", weight is not None, ignore_index, reduction, 0.0)
     arrays = (input, target) if weight is None else (input, target, weight)
@@ -139,9 +146,16 @@ def nll_loss_backward(
     queue: cl.CommandQueue | None = None,
     wait_for: Sequence[cl.Event] | None = None,
 ) -> Any:
-    """Compute the gradient of :func:`nll_loss`: see :func:`cross_entropy_backward`.
+    """Compute the gradient of :func:`nll_loss` with respect to ``input``.
 
-    Cost: the result written once; ``input`` is not read.
+    Args:
+        grad_output: The gradient of the result, of its shape and the dtype of ``input``.
+        input, target, weight, ignore_index, reduction: As in :func:`nll_loss`.
+        out, engine, queue, wait_for: As in :func:`cross_entropy_backward`.
+
+    Returns, Raises: As :func:`cross_entropy_backward`.
+
+    Cost: the result is written once; ``input`` is not read.
     """
     options = ("likelihood", weight is not None, ignore_index, reduction, 0.0)
     arrays = (grad_output, input, target) + (() if weight is None else (weight,))
@@ -158,11 +172,23 @@ def mse_loss(
     queue: cl.CommandQueue | None = None,
     wait_for: Sequence[cl.Event] | None = None,
 ) -> Any:
-    """Compute ``(x - y)**2``: of each element (``none``), their sum, or their mean.
+    """Compute ``(x - y)**2`` for each element, or the sum or the mean of all.
 
-    ``target`` has the shape and dtype of ``input``.  All else is as in :func:`cross_entropy`.
+    Args:
+        input: x, of float16, bfloat16, float32 or float64, and of any shape and strides.
+        target: y, of the shape and dtype of ``input``.
+        reduction: ``none``, ``sum`` or ``mean``.
+        out, engine, queue, wait_for: As in :func:`cross_entropy`.
 
-    Cost: both arrays read once.
+    Returns:
+        ``out``, or a fresh array of the shape of ``input`` (``none``) or without axes.
+
+    Raises: As :func:`cross_entropy`.
+
+    Cost: both arrays are read once.
+    Accuracy: differences, squares and sums are computed in float32 (float64 for float64), and the
+        result is rounded once to the dtype.
+    Order: fixed for one target, policy, shape and alignment.
     """
     if one_of(reduction, REDUCTIONS, "reduction") == "none":
         x, y = floating(input, "input"), floating(target, "target")
@@ -185,7 +211,21 @@ def mse_loss_backward(
     queue: cl.CommandQueue | None = None,
     wait_for: Sequence[cl.Event] | None = None,
 ) -> Any:
-    """Compute the gradient of :func:`mse_loss` with respect to ``input``, by one launch."""
+    """Compute the gradient of :func:`mse_loss` with respect to ``input``.
+
+    Args:
+        grad_output: The gradient of the result, of its shape.
+        input, target, reduction: As in :func:`mse_loss`.
+        out: The array for the result, of the shape and dtype of ``input``.
+        engine, queue, wait_for: See :class:`portable_gpu.Engine`.
+
+    Returns:
+        ``out``, or a fresh array of the shape and dtype of ``input``.
+
+    Raises: As :func:`cross_entropy_backward`.
+
+    Cost: one launch; both arrays are read once, and the result is written once.
+    """
     one_of(reduction, REDUCTIONS, "reduction")
     x, y, g = (
         floating(input, "input"),
