@@ -1,9 +1,11 @@
 ## Asynchronous copies of tiles of rows to local memory, for mma and mma_backward (PTX ISA: cp.async).
 ##
-## A row has D 16-bit elements: D / 8 chunks of 16 bytes.  Local memory has the rows one after another, and chunk x of
-## row r at place x ^ swizzle(r) of the row, so that the rows which one instruction reads are in different banks.
-## Names of the kernel that are used: t, the local id; NAME_in, NAME_row, the array and its stride between rows;
-## NAME_base, the address of its tile in local memory.  `group` is the number of work-items.
+## A row has D 16-bit elements: D / 8 chunks of 16 bytes.  Local memory has the rows one after another, and chunk c of
+## row r at place c ^ swizzle(r) of the row, so that the rows which one instruction reads are in different banks.
+## In scope at the caller: t, the local id; NAME_in, the address of the array's next tile in global memory; NAME_row,
+## its stride between rows in elements; NAME_base, the address of its tile in local memory, in bytes.
+## Parameters: name, the array's NAME; D; rows, of a tile; extent, C text: the elements of a row that exist; group, the
+## number of work-items, which copy the chunks of a tile in their order: work-item t has t, t + group, ...
 <%!
 def permuted(D):
     """How many adjacent chunks trade places: the greatest power of two, at most 8, that divides D / 8."""
@@ -15,7 +17,10 @@ def swizzle(D, row):
     return f"({row} / {8 // permuted(D)}u % {permuted(D)}u)"
 
 def same_chunk(D, rows, group):
-    """Whether all copies of a work-item have the same chunk of a row and the same swizzle."""
+    """Whether all copies of a work-item have the same chunk of a row and the same swizzle.
+
+    Then the group copies whole rows at a time, and a multiple of the 8 rows after which swizzles repeat.
+    """
     return group * 8 % D == 0 and group * 8 // D % 8 == 0 and rows * D % (8 * group) == 0
 %>
 
@@ -31,28 +36,30 @@ static inline uint local_address(const __local void *p) { return (uint)(size_t)p
 
 ## Declare where this work-item's chunks of a tile begin: NAME_in and NAME_to (source and destination of the first) and
 ## NAME_size (bytes to copy).  Without same_chunk, `copy` computes them for each chunk.
-<%def name="place(name, D, rows, extent, group)"><% n = D // 8 %>\
+<%def name="place(name, D, rows, extent, group)"><% chunks = D // 8 %>\
 % if same_chunk(D, rows, group):
-    ${name}_in += t / ${n}u * ${name}_row + t % ${n}u * 8u;
-    const uint ${name}_size = t % ${n}u * 8u < ${extent} ? 16 : 0;
-    const uint ${name}_to = ${name}_base + t / ${n}u * ${2 * D}u + ((t % ${n}u ^ ${swizzle(D, f"(t / {n}u)")}) << 4);
+    ${name}_in += t / ${chunks}u * ${name}_row + t % ${chunks}u * 8u;
+    const uint ${name}_size = t % ${chunks}u * 8u < ${extent} ? 16 : 0;
+    const uint ${name}_to = ${name}_base + t / ${chunks}u * ${2 * D}u
+        + ((t % ${chunks}u ^ ${swizzle(D, f"(t / {chunks}u)")}) << 4);
 % endif
 </%def>
 
-## Copy a tile of rows, and advance to the next tile.  Rows from `left` on, and elements beyond the extent, are zeros.
-## extent: the elements of a row that exist.  ahead: C text, added to the address in local memory.
-<%def name="copy(name, D, rows, extent, group, left, ahead='')"><% n = D // 8 %>\
+## Copy a tile of rows, and advance NAME_in to the next tile.  left: C text, the number of rows that exist from the
+## tile's first one on; later rows, and elements beyond the extent, become zeros.  ahead: C text, added to the address
+## in local memory.
+<%def name="copy(name, D, rows, extent, group, left, ahead='')"><% chunks = D // 8 %>\
 % if same_chunk(D, rows, group):
             COMPUTE_AGAIN("+l", ${name}_in);
-% for row in range(0, rows, group // n):
+% for row in range(0, rows, group // chunks):
             COPY_OR_ZERO(${name}_to${ahead} + ${2 * D * row}u, ${name}_in,
-                t / ${n}u + ${row}u < ${left} ? ${name}_size : 0);
-            ${name}_in += ${group // n} * ${name}_row;
+                t / ${chunks}u + ${row}u < ${left} ? ${name}_size : 0);
+            ${name}_in += ${group // chunks} * ${name}_row;
 % endfor
 % else:
             COMPUTE_AGAIN("+l", ${name}_row);
-            for (uint e = t; e < ${rows * n}u; e += ${group}u) {
-                const uint row = e / ${n}u, chunk = e % ${n}u;
+            for (uint index = t; index < ${rows * chunks}u; index += ${group}u) {
+                const uint row = index / ${chunks}u, chunk = index % ${chunks}u;
                 COPY_OR_ZERO(${name}_base${ahead} + row * ${2 * D}u + ((chunk ^ ${swizzle(D, "row")}) << 4),
                     ${name}_in + (row * ${name}_row + chunk * 8u), row < ${left} && chunk * 8u < ${extent} ? 16 : 0);
             }

@@ -1,14 +1,14 @@
-## Products of attention on CPUs: c[i] (+)= sum over k of a[i, k] * b[k] for TR rows i; rows of b and c have BQ numbers,
-## NV vectors of V, side by side.
+## Parts of cpu_forward and cpu_backward.  `products`: c[i] (+)= sum over k of a[i, k] * b[k] for TR rows i; rows of b
+## and c have BQ numbers, NV vectors of V, one after another: one number for each of the work-item's BQ own rows.
 ##
 ##             b: BQ columns
 ##            +------+------+
-##   a: TR    | c0_0 | c0_1 |     a is read where it is stored, in any order of its axes: in the memory of the device,
-##   rows     | ...  |      |     or in a tile of converted numbers.
+##   a: TR    | c0_0 | c0_1 |     c{i}_{j}: vector j of row i, in a register.  a is read where it is stored, in any
+##   rows     | ...  |      |     order of its axes: in the memory of the device, or in a tile of converted numbers.
 ##
-## define(space): the function `products`; space: the address space of a.  a_row, a_step: strides of a along i and k.
-## rows: how many rows of a exist; the others repeat the last one.  steps: the extent of k.  adds: add to c, or
-## overwrite.
+## define(space): the function `products`; space: the address space of a.  a_row, a_step: strides of a along i and k, in
+## elements.  rows: how many rows of a exist; the others repeat the last one.  steps: the extent of k.  adds: add to c,
+## or overwrite it.
 <%def name="define(space)"><%
     T = vector(real, V)
     sums = [(i, j) for i in range(TR) for j in range(NV)]
@@ -27,16 +27,16 @@ static inline void products(
         c${i}_${j} = *(const ${T} *)(c + ${i * NV * V + j * V});
 % endfor
     }
-    long at = 0;
+    long a_at = 0;
     for (int k = 0; k < steps; k++) {
 % for j in range(NV):
         const ${T} b${j} = *(const ${T} *)(b + ${j * V});
 % endfor
 % for i in range(TR):
-        { const ${T} x = a${i}[at]; ${" ".join(f"c{i}_{j} += x * b{j};" for j in range(NV))} }
+        { const ${T} a_ik = a${i}[a_at]; ${" ".join(f"c{i}_{j} += a_ik * b{j};" for j in range(NV))} }
 % endfor
         b += ${NV * V};
-        at += a_step;
+        a_at += a_step;
     }
 % for i, j in sums:
     *(${T} *)(c + ${i * NV * V + j * V}) = c${i}_${j};
@@ -45,7 +45,8 @@ static inline void products(
 </%def>
 
 ## Load rows [first, first + BQ) of an array, times `factor`, and transpose them: to[d * BQ + l] = element d of row
-## first + l.  Rows beyond the last one repeat it.  row0: the address of row 0; extent: elements of a row.
+## first + l.  Rows beyond the last one repeat it.  row0: the address of row 0; rows: how many exist; extent: elements
+## of a row.  In scope at the caller: first; NAME_row, NAME_step, the array's strides between rows and along a row.
 <%def name="transposed(to, name, row0, rows, extent, factor='')">\
     for (uint l = 0; l < ${BQ}u; l++) {
         __global const ${elem.name}_t *row = ${row0} + min(first + l, ${rows} - 1) * ${name}_row;

@@ -14,6 +14,7 @@ static inline ${real} DROPOUT_FACTOR(ulong at, ulong threshold, ${real} rescale,
 }
 </%def>
 
-## An expression for the factor of query i and key n of head h of batch b.
+## An expression for the factor of query i and key n of head h of batch b, which are variables of the caller, as are the
+## extents heads, queries and keys and the other arguments.
 <%def name="factor()">DROPOUT_FACTOR((((ulong)b * heads + h) * queries + i) * keys + n,
                         threshold, rescale, stream, seed)</%def>

@@ -1,13 +1,21 @@
-## Pairs of a query and a key in mma_backward and wgmma_backward: probabilities p = exp(scale s + mask - sums),
-## gradients of scores e = p (z - delta), and the products of both with rows.  Names are those of mma_backward.
+## Parts of mma_backward and wgmma_backward, for the pairs of a query i and a key n of a tile: probabilities
+## p = exp(scale s + mask - sums), gradients of scores e = p (z - delta), and operands of products with both.
 ##
-## A lane has of the scores s{i}_{j}_{2h + e} (and z) the pair of own row mine + 16 i + 8 h + g and of the other side's
-## row t0 + 8 j + 2 c + e, with g = lane / 4 and c = lane % 4.  In the text i is a query and n a key.
+## A lane has B * TK / 8 * 4 scores in registers (B = policy.blocks, TK = policy.others), and as many numbers z.  That
+## of the indices (block, j, half, e) is s{block}_{j}_{2 half + e}: the pair of
+##   own row         mine + 16 block + 8 half + g       g = lane / 4
+##   the other's row t0 + 8 j + 2 c + e                 c = lane % 4
+## In scope at the caller: mine, the warp's first own row; t0, the tile's first row; b, batch; h, head of the queries;
+## side, "q" if own rows are queries, else "k"; m{block}_{half}, delta{block}_{half} of own queries, or of_queries, in
+## local memory, m and delta of the other side's (_gradient_queries); factor: scale * log2(e), or scale with an additive
+## mask; shift: as an operand p is 2^shift times as large.
 <%!
 # The indices of a lane's scores.
-scores_of = lambda B, TK: [(i, j, h, e) for i in range(B) for j in range(TK // 8) for h in range(2) for e in range(2)]
+scores_of = lambda B, TK: [
+    (block, j, half, e) for block in range(B) for j in range(TK // 8) for half in range(2) for e in range(2)]
 %>
-## Set the scores of pairs that are not seen to minus infinity.  With a mask, multiply the scores by the factor.
+## Set the scores of pairs that are not seen to minus infinity.  With a mask, multiply the scores by `factor` and add
+## it.  unseen: C text, whether a tile may have such pairs; seen: C conditions of one pair.
 <%def name="hide()"><%
 B, TK, by_query = policy.blocks, policy.others, side == "q"
 if by_query:
@@ -22,22 +30,24 @@ seen = ["n < keys"] * by_query + ["n <= i"] * causal
                 COMPUTE_AGAIN("+l", mask_row);
                 COMPUTE_AGAIN("+l", mask_step);
 % endif
-% for i, j, h, e in scores_of(B, TK):
+% for block, j, half, e in scores_of(B, TK):
 <%
-x, mine, other = f"s{i}_{j}_{2 * h + e}", f"mine + {16 * i + 8 * h}u + g", f"t0 + {8 * j + e}u + 2u * c"
+score = f"s{block}_{j}_{2 * half + e}"
+own_row, other_row = f"mine + {16 * block + 8 * half}u + g", f"t0 + {8 * j + e}u + 2u * c"
 boolean = mask and mask.boolean
-shown, score = ("is_seen && x", f"factor * {x}") if boolean else ("is_seen", f"fma({x}, factor, x)")
+shown = "is_seen && of_mask" if boolean else "is_seen"
+scaled = f"factor * {score}" if boolean else f"fma({score}, factor, of_mask)"
 %>\
                 {
-                    const uint i = ${mine if by_query else other}, n = ${other if by_query else mine};
+                    const uint i = ${own_row if by_query else other_row}, n = ${other_row if by_query else own_row};
                     (void)i;
 % if mask:
                     const bool is_seen = i < queries && n < keys;
-                    const ${mask.value} x = is_seen ? ${mask.name}_load(mask_in
+                    const ${mask.value} of_mask = is_seen ? ${mask.name}_load(mask_in
                         + (mask_offset + b * mask_batch + h * mask_head + i * mask_row + n * mask_step)) : 0;
-                    ${x} = ${shown} ? ${score} : -INFINITY;
+                    ${score} = ${shown} ? ${scaled} : -INFINITY;
 % else:
-                    ${x} = ${" && ".join(seen)} ? ${x} : -INFINITY;
+                    ${score} = ${" && ".join(seen)} ? ${score} : -INFINITY;
 % endif
                 }
 % endfor
@@ -45,37 +55,40 @@ shown, score = ("is_seen && x", f"factor * {x}") if boolean else ("is_seen", f"f
 % endif
 </%def>
 
-## Replace scores s by probabilities p, times 2^shift.  For side k, m and delta of the queries are in one half of
-## of_queries, which begins at `half`.
-<%def name="powers(half)">\
+## Replace scores s by probabilities p, times 2^shift.  For side k, the pairs (m, delta) of the tile's queries are in
+## of_queries from `tile_start` (C text) on.
+<%def name="powers(tile_start)">\
 ${hide()}\
 % if side == "k":
-            const __local float2 *query = of_queries + ${half} + 2u * c;
+            const __local float2 *query = of_queries + ${tile_start} + 2u * c;
 % endif
-% for i, j, h, e in scores_of(policy.blocks, policy.others):
+% for block, j, half, e in scores_of(policy.blocks, policy.others):
 <%
-x, r, m = f"s{i}_{j}_{2 * h + e}", "1.0f" if mask else "factor", f"query[{8 * j + e}].x" if side == "k" else f"m{i}_{h}"
-exponent = f"fma({x} - {m}, M_LOG2E_F, {shift})" if mask and not mask.boolean else f"fma({x}, {r}, -{m})"
+score, multiplier = f"s{block}_{j}_{2 * half + e}", "1.0f" if mask else "factor"
+m = f"query[{8 * j + e}].x" if side == "k" else f"m{block}_{half}"
+added = mask and not mask.boolean
+exponent = f"fma({score} - {m}, M_LOG2E_F, {shift})" if added else f"fma({score}, {multiplier}, -{m})"
 %>\
-            ${x} = power_of_two(${exponent});
+            ${score} = power_of_two(${exponent});
 % endfor
 </%def>
 
 ## Replace z by the gradient of the score, e = p (z - delta).
 <%def name="score_gradients()">\
-% for i, j, h, e in scores_of(policy.blocks, policy.others):
+% for block, j, half, e in scores_of(policy.blocks, policy.others):
 <%
-x, delta = f"{i}_{j}_{2 * h + e}", f"query[{8 * j + e}].y" if side == "k" else f"delta{i}_{h}"
-difference = f"(z{x} - {delta})"
+indices, delta = f"{block}_{j}_{2 * half + e}", f"query[{8 * j + e}].y" if side == "k" else f"delta{block}_{half}"
+difference = f"(z{indices} - {delta})"
 %>\
-            z${x} = s${x} * ${f"({2.0 ** -shift!r}f * {difference})" if shift else difference};
+            z${indices} = s${indices} * ${f"({2.0 ** -shift!r}f * {difference})" if shift else difference};
 % endfor
 </%def>
 
-## Declare the numbers of x (s or z), rounded to 16 bits, in pairs as operand A of a product.
-<%def name="operands(operand, x, type='const uint ')">\
-% for i, j, r in ((i, j, r) for i in range(policy.blocks) for j in range(0, policy.others // 8, 2) for r in range(4)):
-<% pair = f"{x}{i}_{j + r // 2}_{r % 2 * 2}" %>\
-                ${type}${operand}${i}_${j}_${r} = rounded_pair(${pair}, ${pair[:-1]}${r % 2 * 2 + 1});
+## Declare (or with type "" assign) the numbers named source (s or z), rounded to 16 bits, in pairs as operand A of a
+## product: two adjacent blocks of 8 columns, j and j + 1, are one operand of four registers r (see _products).
+<%def name="operands(operand, source, type='const uint ')"><% B, TK = policy.blocks, policy.others %>\
+% for block, j, r in ((block, j, r) for block in range(B) for j in range(0, TK // 8, 2) for r in range(4)):
+<% low = f"{source}{block}_{j + r // 2}_{r % 2 * 2}" %>\
+                ${type}${operand}${block}_${j}_${r} = rounded_pair(${low}, ${low[:-1]}${r % 2 * 2 + 1});
 % endfor
 </%def>

@@ -1,15 +1,17 @@
-## Store the gradients of the own rows in mma_backward and wgmma_backward, whose names are used.  outputs: for each
-## result its name, the name of its sums, and the extent of a row.  A lane has the sums of rows g and g + 8 of each
-## block of 16, columns 2 c and 2 c + 1 of each 8.  dv is divided by 2^shift, by which p is multiplied there.
+## A part of mma_backward and wgmma_backward: store the gradients of the own rows.  outputs: for each result its name,
+## the name of its sums, and the padded extent of a row.  A lane (g = lane / 4, c = lane % 4) has the sums of rows
+## mine + 16 block + 8 half + g, of each 8 columns those at 2 c and 2 c + 1.  dv is divided by 2^shift, by which p is
+## multiplied there.  In scope: mine, the warp's first row; rows, their number; b, own_head: batch and head.
 <%def name="store(outputs)">\
-% for i, h, name, sums, D in ((i, h, *output) for i in range(policy.blocks) for h in range(2) for output in outputs):
-    if (mine + ${16 * i + 8 * h}u + g < rows) {
+<% places = [(block, half) for block in range(policy.blocks) for half in range(2)] %>\
+% for block, half, name, sums, D in ((*place, *output) for place in places for output in outputs):
+    if (mine + ${16 * block + 8 * half}u + g < rows) {
         __global ushort *row = ${name}_in + (${name}_offset + b * ${name}_batch + own_head * ${name}_head
-            + (mine + ${16 * i + 8 * h}u + g) * ${name}_row) + 2u * c;
+            + (mine + ${16 * block + 8 * half}u + g) * ${name}_row) + 2u * c;
 <% size, times = ("dv_size", f"{2.0 ** -shift!r}f") if name == "dv" else ("dq_size", "scale") %>\
 % for j in range(D // 8):
         if (${8 * j}u < ${size}) *(__global uint *)(row + ${8 * j}) =
-            rounded_pair(${times} * ${sums}${i}_${j}_${2 * h}, ${times} * ${sums}${i}_${j}_${2 * h + 1});
+            rounded_pair(${times} * ${sums}${block}_${j}_${2 * half}, ${times} * ${sums}${block}_${j}_${2 * half + 1});
 % endfor
     }
 % endfor

@@ -1,5 +1,8 @@
-## Asynchronous copies (cp.async) of tiles of rows to local memory, for wgmma and wgmma_backward.  A tile is in lines of
-## 128 bytes (see _warpgroup); all work-items copy, 8 of them a line.  Parameters and names as in _copies.
+## Asynchronous copies (cp.async) of tiles of rows to local memory, for wgmma and wgmma_backward.  A row of D 16-bit
+## elements has D / 64 parts of 128 bytes; a tile has the first parts of all its rows, one line of 128 bytes each, and
+## then the next parts.  Chunk c (16 bytes) of line r is at place c ^ (r % 8) of the line, as wgmma reads it.  All
+## work-items copy, 8 of them a line.  Parameters and the caller's names (t, NAME_in, NAME_row, NAME_base) as in
+## _copies.
 <%def name="define()">
 // Copy `bytes` bytes, 0 or 16, and set the rest of 16 bytes to zero.
 #define COPY_OR_ZERO(to, from, bytes) \
@@ -24,23 +27,23 @@
 #define AWAIT(x) barrier_wait(local_address(x##_full) + 8u * x##_stage, x##_phase)
 </%def>
 
-## place: declare where this work-item's chunks begin (NAME_in, NAME_to) and their bytes (NAME_size).  copy: copy a tile
-## to the stage at offset `ahead`, and advance to the next tile.  Rows from `left` on, and elements beyond the extent,
-## are zeros.
+## place: declare where the work-item's chunk t % 8 of line t / 8 is (NAME_in in global memory, NAME_to in local), and
+## how many of its 16 bytes exist in each part (NAME_size{part}).  copy: copy a tile to the stage at offset `ahead` (C
+## text, bytes), and advance NAME_in to the next tile.  Rows from `left` on, and elements beyond the extent, are zeros.
 <%def name="place(name, D, rows, extent, group)">\
     ${name}_in += t / 8u * ${name}_row + t % 8u * 8u;
-% for x in range(D // 64):
-    const uint ${name}_size${x} = ${64 * x}u + t % 8u * 8u < ${extent} ? 16 : 0;
+% for part in range(D // 64):
+    const uint ${name}_size${part} = ${64 * part}u + t % 8u * 8u < ${extent} ? 16 : 0;
 % endfor
     const uint ${name}_to = ${name}_base + t / 8u * 128u + ((t % 8u ^ t / 8u % 8u) << 4);
 </%def>
 <%def name="copy(name, D, rows, extent, group, left, ahead='')">\
             COMPUTE_AGAIN("+l", ${name}_in);
 % for row in range(0, rows, group // 8):
-% for x in range(D // 64):
+% for part in range(D // 64):
             ${f"if (t < {8 * (rows - row)}u) " if row + group // 8 > rows else ""}\
-COPY_OR_ZERO(${name}_to${ahead} + ${128 * row + x * 128 * rows}u, ${name}_in + ${64 * x},
-                t / 8u + ${row}u < ${left} ? ${name}_size${x} : 0);
+COPY_OR_ZERO(${name}_to${ahead} + ${128 * row + part * 128 * rows}u, ${name}_in + ${64 * part},
+                t / 8u + ${row}u < ${left} ? ${name}_size${part} : 0);
 % endfor
             ${name}_in += ${min(group // 8, rows - row)} * ${name}_row;
 % endfor

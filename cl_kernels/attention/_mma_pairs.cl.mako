@@ -1,4 +1,6 @@
-## The products of mma_backward, whose names are used; its counterpart for warpgroups is _wgmma_pairs.
+## A part of mma_backward: its products; the counterpart for warpgroups is _wgmma_pairs.  In scope there: mine, the
+## warp's first own row; t0, the tile's first row of the other side; stage, its offset in local memory in bytes;
+## row_arrays, tile_arrays: (name, padded extent, extent) of the own arrays and of the other side's, first that of s.
 <%namespace name="pairs" file="/attention/_gradient_pairs.cl.mako"/>
 <%namespace name="products" file="/attention/_products.cl.mako"/>
 
@@ -25,15 +27,16 @@
 ${"true" if not causal else f"t0 < mine + {16 * policy.blocks}u" if side == "q" else f"t0 + {policy.others}u > mine"}\
 </%def>
 
-## All products of a tile: s and z, then p and e, then the sums of results a and w.
+## All products of a tile: s and z, then p and e in their place (_gradient_pairs), then e and p times the other side's
+## rows, which are added to the sums of results: a of dq or dk, and w of dv.
 <%def name="multiply()"><% B, TK = policy.blocks, policy.others %>\
         if (${needed()}) {
-% for i, j in ((i, j) for i in range(B) for j in range(TK // 8)):
-            float ${", ".join(f"{x}{i}_{j}_{r} = 0" for x in "sz" for r in range(4))};
+% for block, j in ((block, j) for block in range(B) for j in range(TK // 8)):
+            float ${", ".join(f"{sums}{block}_{j}_{r} = 0" for sums in "sz" for r in range(4))};
 % endfor
-% for sums, mine, other in (("s", row_arrays[0], tile_arrays[0]), ("z", row_arrays[1], tile_arrays[1])):
+% for sums, own, other in (("s", row_arrays[0], tile_arrays[0]), ("z", row_arrays[1], tile_arrays[1])):
             {
-${products.scores(B, TK, sums, mine[0], other[0], mine[1], False, " + stage")}\
+${products.scores(B, TK, sums, own[0], other[0], own[1], False, " + stage")}\
             }
 % endfor
 ${pairs.powers(f"(stage ? {TK}u : 0u)")}\

@@ -1,9 +1,11 @@
-## The products s += q k' and o += p v of a tile of keys on the matrix units of NVIDIA's warps (PTX ISA: mma.sync
-## m16n8k16, ldmatrix).  An instruction adds the product of A (16 x 16) and B (16 x 8) to 16 x 8 sums.  With
-## g = lane / 4 and c = lane % 4, a lane has
+## Parts of mma and mma_backward: the products s += q k' and o += p v of a tile of keys on the matrix units of NVIDIA's
+## warps (PTX ISA: mma.sync m16n8k16, ldmatrix).  An instruction adds the product of A (16 x 16) and B (16 x 8) to 16 x
+## 8 sums.  With g = lane / 4 and c = lane % 4, a lane has, in four registers r each,
 ##   sums   x{i}_{j}_{r}: of block i of 16 rows and block j of 8 columns, rows g (r < 2) and g + 8, columns 2c + r % 2
-##   A      the same rows, columns 2c, 2c + 1, 2c + 8 and 2c + 9, so that two adjacent blocks of sums are one A
-## Tiles in local memory are as in _copies.  Names as in mma.  B: blocks of 16 rows of a warp; TK: keys of a tile.
+##   A      x{i}_{s}_{r}: the same rows, columns 2c and 2c + 1 (r < 2), 2c + 8 and 2c + 9, so that two adjacent
+##          blocks of sums are one A
+## Tiles in local memory are as in _copies: rows of 2 D bytes, chunks of 16 bytes swizzled.  B: blocks of 16 rows of a
+## warp; TK: keys of a tile; t: the local id; lane: t % 32.
 <%namespace name="copies" file="/attention/_copies.cl.mako"/>
 
 <%def name="define(kind)">
@@ -17,9 +19,11 @@
                  : "=r"(x##_0), "=r"(x##_1), "=r"(x##_2), "=r"(x##_3) : "r"(from) : "memory")
 </%def>
 
-## The addresses from which a lane loads matrices.  A turn is the lane's offset within a row at step 0, swizzled; step s
-## along the row is at address + (turn ^ 32 s), as the swizzle is an exclusive or.  COMPUTE_AGAIN (_values) hides turns
-## from the compiler, which would keep the offsets of all steps in registers.  Of an array NAME with rows of D elements:
+## The addresses from which a lane loads matrices.  One load takes four 8 x 8 matrices; each lane gives the address of
+## 16 bytes, one row of a matrix: in tile row `row` for A and v, in tile row `key` for k.  A turn is the lane's offset
+## in bytes within a row at step 0, swizzled; step s (16 columns) is at address + (turn ^ 32 s), as the swizzle is an
+## exclusive or.  COMPUTE_AGAIN (_values) hides turns from the compiler, which would keep the offsets of all steps in
+## registers.  Of an array NAME with rows of D elements:
 ##   rows(name, D, B), turn_of_rows(D)   operand A: the warp's own rows
 ##   keys(name, D), turn_of_keys(D)      operand B of the product with a transpose, such as k
 ##   values(name, D), turn_of_rows(D)    operand B of the product without one, such as v
@@ -51,33 +55,35 @@ def values(name, D):
 % endfor
 </%def>
 
-## s += q k'.  in_registers: whether q is in registers.  ahead: C text, added to the address of k.
+## s += q k', for B x TK / 8 blocks of sums.  Other arrays than q and k, with rows of D elements, are named by own and
+## other.  in_registers: whether q is in registers.  ahead: C text, added to the address of k.
 <%def name="scores(B, TK, sums='s', own='q', other='k', D=None, in_registers=False, ahead='')"><% D = D or DQ %>\
-            uint ${", ".join(f"y_{r}" for r in range(4))};
+            uint ${", ".join(f"loaded_{r}" for r in range(4))};
             COMPUTE_AGAIN("+r", ${own}_turn);
             COMPUTE_AGAIN("+r", ${other}_turn);
 % for s in range(D // 16):
 ${'' if in_registers else queries(B, s, own, D)}\
 % for j in range(0, TK // 8, 2):
-            LOAD_MATRICES("", y, ${other}_at${ahead} + ${16 * D * j}u + (${other}_turn ^ ${32 * s}u));
+            LOAD_MATRICES("", loaded, ${other}_at${ahead} + ${16 * D * j}u + (${other}_turn ^ ${32 * s}u));
 % for i in range(B):
-            MMA(${sums}${i}_${j}, ${own}${i}_${s}, y_0, y_1);
-            MMA(${sums}${i}_${j + 1}, ${own}${i}_${s}, y_2, y_3);
+            MMA(${sums}${i}_${j}, ${own}${i}_${s}, loaded_0, loaded_1);
+            MMA(${sums}${i}_${j + 1}, ${own}${i}_${s}, loaded_2, loaded_3);
 % endfor
 % endfor
 % endfor
 </%def>
 
-## o += p v, with p in registers.
+## o += p v, with p in registers: its columns, and the rows of v, in steps of 16 (j counts
+## 8 of them, `column` 8 columns of v).
 <%def name="results(B, TK, sums='o', own='p', other='v', D=None, ahead='')"><% D = D or DV %>\
-            uint ${", ".join(f"y_{r}" for r in range(4))};
+            uint ${", ".join(f"loaded_{r}" for r in range(4))};
             COMPUTE_AGAIN("+r", ${other}_turn);
 % for j in range(0, TK // 8, 2):
-% for n in range(0, D // 8, 2):
-            LOAD_MATRICES(".trans", y, ${other}_at${ahead} + ${16 * D * j}u + (${other}_turn ^ ${16 * n}u));
+% for column in range(0, D // 8, 2):
+            LOAD_MATRICES(".trans", loaded, ${other}_at${ahead} + ${16 * D * j}u + (${other}_turn ^ ${16 * column}u));
 % for i in range(B):
-            MMA(${sums}${i}_${n}, ${own}${i}_${j}, y_0, y_1);
-            MMA(${sums}${i}_${n + 1}, ${own}${i}_${j}, y_2, y_3);
+            MMA(${sums}${i}_${column}, ${own}${i}_${j}, loaded_0, loaded_1);
+            MMA(${sums}${i}_${column + 1}, ${own}${i}_${j}, loaded_2, loaded_3);
 % endfor
 % endfor
 % endfor

@@ -1,72 +1,72 @@
-## The rows of a warp of mma and wgmma: exponentials of scores, running maxima and sums, stores.  Names as in mma; row
-## g + 8 h of block i has the maximum m{i}_{h}, and z{i}_{h}, the lane's part of its sum.  Places of s and o: _products.
+## Parts of mma and wgmma, for the rows (queries) of a warp: exponentials of scores, running maxima and sums, stores.
+## Of the warp's blocks of 16 rows a lane (g = lane / 4, c = lane % 4) has row g + 8 half of each block, with
+##   m, z{block}_{half}                the row's maximum so far; this lane's quarter of the sum of its exponentials
+##   s{block}_{j}_{2 half + e}         of a tile's scores those of keys k0 + 8 j + 2 c + e
+##   o{block}_{j}_{2 half + e}         of the results the columns 8 j + 2 c + e
+## In scope there: number, t: the group, and the local id; first_of_warp, the warp's first row; k0, the tile's first
+## key; b, h: batch and head; in the text i is a query and n a key.  factor: scale * log2(e), or scale with an additive
+## mask.  shift: see mma.
 <%!
-lane_rows = lambda blocks: [(i, h) for i in range(blocks) for h in range(2)]  # row g + 8 h of block i
+lane_rows = lambda blocks: [(block, half) for block in range(blocks) for half in range(2)]
 %>
-
-## Replace the scores s of a tile by 2^(log2(e) (s - m) + shift).  If a maximum m grows, the sums z are scaled by the
-## factor `shrink`, by which scale_results scales o as well.
+## Replace the scores s of a tile by 2^(log2(e) (s - m) + shift).  If a maximum m grows (to `top`), the sums z are
+## scaled by the factor `shrink`, by which scale_results scales o as well.
 <%def name="powers(policy, mask, causal, shift)"><%
 TK = policy.keys
 factor, adds = "1.0f" if mask else "factor", mask and not mask.boolean
 %>\
 ${hide(policy, mask, causal)}\
-% for i, h in lane_rows(policy.blocks):
-<% scores = [f"s{i}_{j}_{2 * h + e}" for j in range(TK // 8) for e in range(2)] %>\
-            float top${i}_${h} = ${scores[0]};
-% for x in scores[1:]:
-            top${i}_${h} = fmax(top${i}_${h}, ${x});
+% for block, half in lane_rows(policy.blocks):
+<% row, scores = f"{block}_{half}", [f"s{block}_{j}_{2 * half + e}" for j in range(TK // 8) for e in range(2)] %>\
+            float top${row} = ${scores[0]};
+% for score in scores[1:]:
+            top${row} = fmax(top${row}, ${score});
 % endfor
-            top${i}_${h} = fmax(top${i}_${h}, across(top${i}_${h}, 1));
-            top${i}_${h} = fmax(m${i}_${h}, ${factor} * fmax(top${i}_${h}, across(top${i}_${h}, 2)));
-            const float shrink${i}_${h} = power_of_two(${"M_LOG2E_F * " if adds else ""}(m${i}_${h} - top${i}_${h}));
+            top${row} = fmax(top${row}, across(top${row}, 1));
+            top${row} = fmax(m${row}, ${factor} * fmax(top${row}, across(top${row}, 2)));
+            const float shrink${row} = power_of_two(${"M_LOG2E_F * " if adds else ""}(m${row} - top${row}));
 % if not adds:
-            const float add${i}_${h} = ${shift} - top${i}_${h};
+            const float add${row} = ${shift} - top${row};
 % endif
-            m${i}_${h} = top${i}_${h};
-            z${i}_${h} *= shrink${i}_${h};
-% for x in scores:
-<% exponent = f"fma({x} - top{i}_{h}, M_LOG2E_F, {shift})" if adds else f"fma({x}, {factor}, add{i}_{h})" %>\
-            ${x} = power_of_two(${exponent});
-            z${i}_${h} += ${x};
+            m${row} = top${row};
+            z${row} *= shrink${row};
+% for score in scores:
+<% exponent = f"fma({score} - top{row}, M_LOG2E_F, {shift})" if adds else f"fma({score}, {factor}, add{row})" %>\
+            ${score} = power_of_two(${exponent});
+            z${row} += ${score};
 % endfor
 % endfor
 </%def>
 
-<%def name="scale_results(policy, DV)">\
-% for i, h in lane_rows(policy.blocks):
-% for j, e in ((j, e) for j in range(DV // 8) for e in range(2)):
-            o${i}_${j}_${2 * h + e} *= shrink${i}_${h};
-% endfor
+<%def name="scale_results(policy, DV)"><% places = [(j, e) for j in range(DV // 8) for e in range(2)] %>\
+% for (block, half), (j, e) in ((row, place) for row in lane_rows(policy.blocks) for place in places):
+            o${block}_${j}_${2 * half + e} *= shrink${block}_${half};
 % endfor
 </%def>
 
-## Declare the exponentials, rounded to 16 bits, in pairs as operand A of the product with v.
-<%def name="operands(policy, type)">\
-% for i, j, r in ((i, j, r) for i in range(policy.blocks) for j in range(0, policy.keys // 8, 2) for r in range(4)):
-<% pair = f"s{i}_{j + r // 2}_{r % 2 * 2}, s{i}_{j + r // 2}_{r % 2 * 2 + 1}" %>\
-            ${type}p${i}_${j}_${r} = rounded_pair(${pair});
+## Declare (or with type "" assign) the exponentials, rounded to 16 bits, in pairs as operand A of the product with v:
+## two adjacent blocks of 8 keys, j and j + 1, are one operand of four registers r (_products).
+<%def name="operands(policy, type)"><% B, TK = policy.blocks, policy.keys %>\
+% for block, j, r in ((block, j, r) for block in range(B) for j in range(0, TK // 8, 2) for r in range(4)):
+<% pair = f"s{block}_{j + r // 2}_{r % 2 * 2}, s{block}_{j + r // 2}_{r % 2 * 2 + 1}" %>\
+            ${type}p${block}_${j}_${r} = rounded_pair(${pair});
 % endfor
 </%def>
 
 ## Set the scores of keys that are not seen to minus infinity.  With a mask, multiply the scores by the factor.
 <%def name="hide(policy, mask, causal)">\
-% if mask:
-            {
-% else:
-            if (k0 + ${policy.keys}u > ${"min(keys, first_of_warp + 1u)" if causal else "keys"}) {
-% endif
-% for i, h in lane_rows(policy.blocks):
+            ${"" if mask else f"if (k0 + {policy.keys}u > {'min(keys, first_of_warp + 1u)' if causal else 'keys'}) "}{
+% for block, half in lane_rows(policy.blocks):
                 {
 % if mask or causal:
-                    const uint i = first_of_warp + ${16 * i + 8 * h}u + g;
+                    const uint i = first_of_warp + ${16 * block + 8 * half}u + g;
 % endif
 % if mask:
                     __global const ${mask.name}_t *mask_line = mask_in
                         + (mask_offset + b * mask_batch + h * mask_head + min(i, queries - 1u) * mask_row);
 % endif
 % for j, e in ((j, e) for j in range(policy.keys // 8) for e in range(2)):
-                    HIDE(s${i}_${j}_${2 * h + e}, k0 + ${8 * j + e}u + 2u * c);
+                    HIDE(s${block}_${j}_${2 * half + e}, k0 + ${8 * j + e}u + 2u * c);
 % endfor
                 }
 % endfor
@@ -85,8 +85,8 @@ ${hide(policy, mask, causal)}\
 #define HIDE(s, key) do { \
     const uint n = key; \
     const bool is_seen = n < keys; \
-    const ${mask.value} x = is_seen ? ${mask.name}_load(mask_line + n * mask_step) : 0; \
-    s = ${f"is_seen && x ? factor * s" if mask.boolean else "is_seen ? fma(s, factor, x)"} : -INFINITY; \
+    const ${mask.value} of_mask = is_seen ? ${mask.name}_load(mask_line + n * mask_step) : 0; \
+    s = ${f"is_seen && of_mask ? factor * s" if mask.boolean else "is_seen ? fma(s, factor, of_mask)"} : -INFINITY; \
     } while (0)
 % else:
 #define HIDE(s, key) s = (key) < keys${" && (key) <= i" if causal else ""} ? s : -INFINITY
@@ -95,21 +95,21 @@ ${hide(policy, mask, causal)}\
 
 ## Store the rows of out, and the natural logarithm of the sum of each row's exponentials.
 <%def name="store(policy, DV, shift, adds)">\
-% for i, h in lane_rows(policy.blocks):
+% for block, half in lane_rows(policy.blocks):
 <%
-log_sum = f"m{i}_{h} + M_LN2_F * (binary_logarithm(z) - {shift})"
-log_sum = log_sum if adds else f"M_LN2_F * (m{i}_{h} - {shift} + binary_logarithm(z))"
+log_sum = f"m{block}_{half} + M_LN2_F * (binary_logarithm(z) - {shift})"
+log_sum = log_sum if adds else f"M_LN2_F * (m{block}_{half} - {shift} + binary_logarithm(z))"
 %>\
     {
-        const uint i = first_of_warp + ${16 * i + 8 * h}u + g;
-        float z = z${i}_${h} + across(z${i}_${h}, 1);
+        const uint i = first_of_warp + ${16 * block + 8 * half}u + g;
+        float z = z${block}_${half} + across(z${block}_${half}, 1);  // over the four lanes of the row
         z += across(z, 2);
         if (i < queries) {
             __global ushort *row = out_in + (out_offset + b * out_batch + h * out_head + i * out_row) + 2u * c;
             const float inverse = z > 0 ? 1 / z : z;  // 0 if the query sees no key; NaN remains
 % for j in range(DV // 8):
             if (${8 * j}u < dv) *(__global uint *)(row + ${8 * j}) =
-                rounded_pair(o${i}_${j}_${2 * h} * inverse, o${i}_${j}_${2 * h + 1} * inverse);
+                rounded_pair(o${block}_${j}_${2 * half} * inverse, o${block}_${j}_${2 * half + 1} * inverse);
 % endfor
             if (c == 0) ${wide.name}_store(sums_in + (sums_offset + b * sums_batch + h * sums_head + i * sums_row),
                 ${log_sum});

@@ -3,12 +3,13 @@
 ##
 ## A tile of rows of D elements is stored in lines of 128 bytes, which are 64 elements of a row: first the lines of
 ## the first 64 elements of all rows, and then those of the others.  Chunk x of line r, of 16 bytes, is at x ^ (r & 7).
-## A descriptor of an operand has, in units of 16 bytes, its address (bits 0 to 13); the distance from 64 columns to the
-## next 64 of an operand whose rows are summed over, such as v (from bit 16; others ignore it); the distance of groups
-## of 8 lines, 64 units (from bit 32); and 1, the code of swizzled lines of 128 bytes (bit 62).  A warpgroup has 64 rows
-## of sums, a warp 16 of them; their places in registers are as in _products.
+## A descriptor of an operand in local memory has, in units of 16 bytes, its address (bits 0 to 13); the distance from
+## 64 columns to the next 64 of an operand whose rows are summed over, such as v (from bit 16; others ignore it); the
+## distance of groups of 8 lines, 64 units (from bit 32); and 1, the code of swizzled lines of 128 bytes (bit 62).  A
+## warpgroup has 64 rows of sums, a warp 16 of them; their places in registers are as in _products.
 <%!
-# The sums x of a lane, as names and as operands of asm; the operands %first, ... of asm.
+# The sums x of a lane, x0_{j}_{r}: of 64 rows and each block j of 8 columns, as names and as operands of asm; the
+# operands %first, ... of asm.
 names = lambda x, columns: [f"{x}0_{j}_{r}" for j in range(columns // 8) for r in range(4)]
 tied = lambda x, columns: ", ".join(f'"+f"({name})' for name in names(x, columns))
 places = lambda first, count: "{" + ", ".join(f"%{first + i}" for i in range(count)) + "}"
@@ -24,8 +25,8 @@ places = lambda first, count: "{" + ", ".join(f"%{first + i}" for i in range(cou
 </%def>
 
 ## MULTIPLY_x adds the product of two matrices to the sums x of N columns: both are in local memory, or the first is in
-## registers.  kind: f16 or bf16.  accumulate: 0 overwrites the sums.  WAIT_x waits for the sums; at most `pending`
-## groups of products that were started later may be unfinished.
+## registers.  a, b: descriptors, or a prefix of four registers.  kind: f16 or bf16.  accumulate: 0 overwrites the sums.
+## WAIT_x waits for the sums; at most `pending` groups of products that were started later may be unfinished.
 <%def name="from_local(x, N, kind)">
 #define MULTIPLY_${x}(a, b, accumulate) \
     asm volatile("//@sm_90a { .reg .pred p; setp.ne.b32 p, " #accumulate ", 0; " \
@@ -57,7 +58,8 @@ ${wait(x, N)}\
             WGMMA_COMMIT();
 </%def>
 
-## Start x += p b.  p is in registers; b is the descriptor of `rows` rows in local memory, whose lines have 8 units.
+## Start x += p b.  p is in registers; b is the descriptor of `rows` rows in local memory, whose lines have 8 units of
+## 16 bytes.  A step j covers 16 rows.
 <%def name="add_rows(x, p, b, rows)">\
             WGMMA_FENCE();
 % for j in range(0, rows // 8, 2):

@@ -1,13 +1,16 @@
-## All products of a tile of wgmma_backward, whose names are used: s and z, then p and e (_gradient_pairs), then the
-## sums of results a and w.  The copies of the next tile start between them, in a branch: without it ptxas would move a
-## later wait before the exponentials.  DESCRIPTOR's constants: see _warpgroup.
+## A part of wgmma_backward: all products of a tile: s and z, then p and e in their place (_gradient_pairs), then e and
+## p times the other side's rows, which are added to the sums of results: a of dq or dk, and w of dv.  In scope there:
+## at_NAME, descriptors of the own arrays; NAME_base, stage, ahead: the address of a tile array in local memory, and the
+## offsets of this tile and of the next, in bytes; turn: where of_queries has this tile's m and delta.  The copies of
+## the next tile start between them, in a branch: without it ptxas would move a later wait before the exponentials.
+## DESCRIPTOR's constants: see _warpgroup.
 <%namespace name="lines" file="/attention/_lines.cl.mako"/>
 <%namespace name="units" file="/attention/_warpgroup.cl.mako"/>
 <%namespace name="pairs" file="/attention/_gradient_pairs.cl.mako"/>
 <%namespace name="of_query" file="/attention/_gradient_queries.cl.mako"/>
 <%def name="multiply()"><% TK, sums = policy.others, "a" if side == "q" else "aw" %>\
-% for x, (row, D, _), (tile, _, _) in zip("sz", row_arrays, tile_arrays):
-${units.multiply_rows(x, f"at_{row}", f"DESCRIPTOR({tile}_base + stage, 512)", D, policy.rows, TK)}\
+% for pair_sum, (row, D, _), (tile, _, _) in zip("sz", row_arrays, tile_arrays):
+${units.multiply_rows(pair_sum, f"at_{row}", f"DESCRIPTOR({tile}_base + stage, 512)", D, policy.rows, TK)}\
 % endfor
         WAIT_s(1);
 % if policy.stages == 3:

@@ -1,5 +1,6 @@
-## The tiles of the kernel wgmma: barriers of their stages (see _lines), copies, and products.  Names are those of
-## wgmma.
+## A part of wgmma: its tiles: barriers of their stages (see _lines), copies, and products.  In scope there: t, the
+## local id; b, h: batch and head of the queries; first, the group's first query; last, the end of the keys that it
+## needs; NAME_full, NAME_empty: the barriers, 8 bytes each; NAME_stage: the stage of k or v that is read next.
 <%namespace name="lines" file="/attention/_lines.cl.mako"/>
 <%namespace name="units" file="/attention/_warpgroup.cl.mako"/>
 <%!

@@ -9,21 +9,21 @@
 ##
 ##   own rows (of this side)    | G work-items of one row each |   each keeps its row and its sums in registers
 ##   others (of the other side) | TK | TK | TK | ...               tiles of both arrays, in local memory
-##
+## Of both arrays of a side the first, near one has rows of q or k (DQ elements), the far one rows of grad or v (DV).
 ## The order of sums is fixed.  A work-item stores its own row.  Launch: one dimension; `blocks` groups of G work-items
-## for each head (of keys, for side "k") of each batch.  a, w: sums of dq or dk, and of dv.  Parameters: see forward.
+## for each head (of keys, for side "k") of each batch.  a, w: sums of dq or dk, and of dv.  i: query; n: key; b, h:
+## batch, head; T: vector of V elements, c of a row.  Other parameters: see forward.
 <%namespace name="dropout" file="/attention/_dropout.cl.mako"/>
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="tiles_of" file="/attention/_tiles.cl.mako"/>
 <%namespace name="shift" file="/attention/_shift.cl.mako"/>
 <%include file="/common/prelude.cl.mako"/>
 <%
-    T = vector(real, V)
-    by_query = side == "q"
+    T, by_query = vector(real, V), side == "q"
     outputs = (("dq", "scale * a", DQ),) if by_query else (("dk", "scale * a", DQ), ("dv", "w", DV))
     of_queries = ("q", "dq_size", DQ), ("grad", "dv_size", DV)
     of_keys = ("k", "dq_size", DQ), ("v", "dv_size", DV)
-    products = " + ".join(f"product{component(V, c)}" for c in range(V))
+    far_products = " + ".join(f"far_dot{component(V, c)}" for c in range(V))
     row_arrays, tile_arrays = (of_queries, of_keys) if by_query else (of_keys, of_queries)
 %>
 % for e in dict.fromkeys([elem, wide, *([mask] if mask else [])]):
@@ -42,7 +42,7 @@ void ${kernel("attention_backward")}
     const uint own_heads = ${"heads" if by_query else "heads / shared"}, rows = ${"queries" if by_query else "keys"};
     const uint others = ${"keys" if by_query else "queries"};
     const uint b = pair / own_heads, own_head = pair % own_heads;
-    const uint first = block * ${G}u + lid, x = min(first, rows - 1u);
+    const uint first = block * ${G}u + lid, own_row = min(first, rows - 1u);
 % for name, size, extent in row_arrays:
 ${tiles_of.load_own_row(T, name, size, extent)}\
 % endfor
@@ -52,24 +52,24 @@ ${tiles_of.load_own_row(T, name, size, extent)}\
 % if by_query:
     ${real} delta = 0;
     {
-        __global const ${elem.name}_t *row = y_in + (y_offset + b * y_batch + own_head * y_head + x * y_row);
+        __global const ${elem.name}_t *row = y_in + (y_offset + b * y_batch + own_head * y_head + own_row * y_row);
 % for d in range(DV):
         if (${d}u < dv_size) delta += grad[${d // V}]${component(V, d % V)} * ${elem.name}_load(row + ${d} * y_step);
 % endfor
     }
     if (first < rows) ${wide.name}_store(delta_in
-        + (delta_offset + b * delta_batch + own_head * delta_head + x * delta_row), delta);
+        + (delta_offset + b * delta_batch + own_head * delta_head + own_row * delta_row), delta);
 % else:
     ${T} w[${DV // V}];
 #pragma unroll
     for (uint c = 0; c < ${DV // V}u; ++c) w[c] = 0;
 % endif
-    for (uint s = 0; s < ${"1" if by_query else "shared"}; ++s) {
-        const uint h = ${"own_head" if by_query else "own_head * shared + s"};
+    for (uint part = 0; part < ${"1" if by_query else "shared"}; ++part) {
+        const uint h = ${"own_head" if by_query else "own_head * shared + part"};
         for (uint t0 = 0; t0 < others; t0 += ${TK}u) {
 ${tiles_of.load(tile_arrays, 'own_head / shared' if by_query else 'h')}\
             for (uint j = 0; j < ${TK}u && t0 + j < others; ++j) {
-                const uint i = ${"x" if by_query else "t0 + j"}, n = ${"t0 + j" if by_query else "x"};
+                const uint i = ${"own_row" if by_query else "t0 + j"}, n = ${"t0 + j" if by_query else "own_row"};
                 (void)n;  // only masks need it
                 const bool is_seen = ${"n <= i" if causal else "true"};
 % if mask:
@@ -77,30 +77,30 @@ ${tiles_of.load(tile_arrays, 'own_head / shared' if by_query else 'h')}\
                     + (mask_offset + b * mask_batch + h * mask_head + i * mask_row + n * mask_step));
 % endif
                 if (!is_seen${" || !of_mask" if mask and mask.boolean else ""}) continue;
-                const __local ${T} *near = (const __local ${T} *)(${tile_arrays[0][0]}t + j * ${DQ}u);
-                const __local ${T} *tile_row = (const __local ${T} *)(${tile_arrays[1][0]}t + j * ${DV}u);
-                ${T} dot = 0, product = 0;
+                const __local ${T} *near_row = (const __local ${T} *)(${tile_arrays[0][0]}t + j * ${DQ}u);
+                const __local ${T} *far_row = (const __local ${T} *)(${tile_arrays[1][0]}t + j * ${DV}u);
+                ${T} dot = 0, far_dot = 0;
 #pragma unroll
-                for (uint c = 0; c < ${DQ // V}u; ++c) dot += ${row_arrays[0][0]}[c] * near[c];
+                for (uint c = 0; c < ${DQ // V}u; ++c) dot += ${row_arrays[0][0]}[c] * near_row[c];
 #pragma unroll
-                for (uint c = 0; c < ${DV // V}u; ++c) product += ${row_arrays[1][0]}[c] * tile_row[c];
+                for (uint c = 0; c < ${DV // V}u; ++c) far_dot += ${row_arrays[1][0]}[c] * far_row[c];
                 const ${real} score = scale * (${" + ".join(f"dot{component(V, c)}" for c in range(V))})
                     ${"+ of_mask" if mask and not mask.boolean else ""};
-                const long at = b * sums_batch + h * sums_head + i * sums_row;
-                const ${real} p = exp(score - shift_of(${wide.name}_load(sums_in + sums_offset + at)));
+                const long sums_at = b * sums_batch + h * sums_head + i * sums_row;
+                const ${real} p = exp(score - shift_of(${wide.name}_load(sums_in + sums_offset + sums_at)));
 % if not by_query:
-                const long place = delta_offset + b * delta_batch + h * delta_head + i * delta_row;
-                const ${real} delta = ${wide.name}_load(delta_in + place);
+                const long delta_at = delta_offset + b * delta_batch + h * delta_head + i * delta_row;
+                const ${real} delta = ${wide.name}_load(delta_in + delta_at);
 % endif
 % if drops:
                 const ${real} factor = ${dropout.factor()};
 % endif
-                const ${real} e = p * (${f"factor * ({products})" if drops else products} - delta);
+                const ${real} e = p * (${f"factor * ({far_products})" if drops else far_products} - delta);
 #pragma unroll
-                for (uint c = 0; c < ${DQ // V}u; ++c) a[c] += e * near[c];
+                for (uint c = 0; c < ${DQ // V}u; ++c) a[c] += e * near_row[c];
 % if not by_query:
 #pragma unroll
-                for (uint c = 0; c < ${DV // V}u; ++c) w[c] += p ${"* factor " if drops else ""}* tile_row[c];
+                for (uint c = 0; c < ${DV // V}u; ++c) w[c] += p ${"* factor " if drops else ""}* far_row[c];
 % endif
             }
         }
@@ -109,7 +109,7 @@ ${tiles_of.load(tile_arrays, 'own_head / shared' if by_query else 'h')}\
 % for name, value, extent in outputs:
     {
         __global ${elem.name}_t *row = ${name}_in
-            + (${name}_offset + b * ${name}_batch + own_head * ${name}_head + x * ${name}_row);
+            + (${name}_offset + b * ${name}_batch + own_head * ${name}_head + own_row * ${name}_row);
 % for d in range(extent):
         if (${d}u < ${"dv_size" if name == "dv" else "dq_size"}) ${elem.name}_store(row + ${d} * ${name}_step,
             ${value}[${d // V}]${component(V, d % V)});

@@ -10,9 +10,10 @@
 ##   others     | BK | BK | ...   BK rows of the other side at a time: both products, p and e, then the sums
 ##
 ## A work-item stores its own rows, added in a fixed order.  Launch: `blocks` groups of one for each head and batch.
-## BQ, BK: rows of a work-item, and of a step.  TR: rows of a register tile.  DQ, DV, direct: see cpu_forward.
-## st, pt: the products q k' and grad v' of a block of pairs, then e and p f (_cpu_probabilities).
-## side, causal: see backward, forward.  drops: whether there is dropout.  Other parameters: see forward.
+## BQ, BK: rows of a work-item, and of a step.  TR: rows of a register tile.  DQ, DV, direct: see cpu_forward; others:
+## see forward.  b: batch; h: head of the queries; i: query; n: key.  Private arrays are transposed: NAME[d * BQ + l]
+## belongs to own row first + l.  near_own, far_own: own rows; a, w: sums of dq or dk, and of dv.  st, pt: q k' and grad
+## v' of a block of pairs, then e and p f (_cpu_probabilities).
 <%namespace name="dropout" file="/attention/_dropout.cl.mako"/>
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="exponential" file="/common/exponential.cl.mako"/>
@@ -22,13 +23,12 @@
 <%include file="/common/prelude.cl.mako"/>
 <%
     by_query, aligned = side == "q", "__attribute__((aligned(64)))"
-    # An array of rows: its name, its extent at run time, its extent in private memory, near or far.
+    # An array of rows: name, extent at run time, extent in private memory, near or far.
     of_queries = ("q", "dq_size", DQ, "near"), ("grad", "dv_size", DV, "far")
     of_keys = ("k", "dq_size", DQ, "near"), ("v", "dv_size", DV, "far")
     own, other = (of_queries, of_keys) if by_query else (of_keys, of_queries)
-    # A result: its name, its factor, the name of the array in which it is added, near or far.
-    of_near, of_far = ("dq" if by_query else "dk", "scale * ", "a", "near"), ("dv", "", "w", "far")
-    outputs = (of_near,) if by_query else (of_near, of_far)
+    # A result: name, factor, array in which it is added, near or far.
+    outputs = (("dq" if by_query else "dk", "scale * ", "a", "near"), ("dv", "", "w", "far"))[: 1 if by_query else 2]
     sizes = {"near": ("dq_size", DQ), "far": ("dv_size", DV)}
 %>
 % for e in dict.fromkeys([elem, wide, *([mask] if mask else [])]):
@@ -45,9 +45,9 @@ void ${kernel("attention_backward")}
     ${real} ${what}_own[${extent * BQ}] ${aligned}${"" if direct else f", {what}_tile[{BK * extent}] {aligned}"};
 % endfor
     ${real} st[${BK * BQ}] ${aligned}, pt[${BK * BQ}] ${aligned};
-% for _, _, sum, what in outputs:
-    ${real} ${sum}[${sizes[what][1] * BQ}] ${aligned};
-    for (uint e = 0; e < ${sizes[what][1] * BQ}u; e++) ${sum}[e] = 0;
+% for _, _, added, what in outputs:
+    ${real} ${added}[${sizes[what][1] * BQ}] ${aligned};
+    for (uint index = 0; index < ${sizes[what][1] * BQ}u; index++) ${added}[index] = 0;
 % endfor
     const uint block = get_group_id(0) % blocks, pair = get_group_id(0) / blocks, first = block * ${BQ}u;
     const uint own_heads = ${"heads" if by_query else "heads / shared"}, rows = ${"queries" if by_query else "keys"};
@@ -72,8 +72,8 @@ ${products.transposed(f"{what}_own", name, name, "rows", size)}\
             + (delta_offset + b * delta_batch + own_head * delta_head + i * delta_row), sum);
     }
 % endif
-    for (uint s = 0; s < ${"1" if by_query else "shared"}; ++s) {
-        const uint h = ${"own_head" if by_query else "own_head * shared + s"};
+    for (uint part = 0; part < ${"1" if by_query else "shared"}; ++part) {
+        const uint h = ${"own_head" if by_query else "own_head * shared + part"};
         (void)h;  // only masks need it
 % for name, _, _, what in other:
         __global const ${elem.name}_t *${what}_rows = ${name}_in
@@ -81,7 +81,7 @@ ${products.transposed(f"{what}_own", name, name, "rows", size)}\
 % endfor
         const uint last = ${("min(keys, first + %du)" % BQ if causal else "keys") if by_query else "queries"};
         for (uint t0 = ${f"first / {BK}u * {BK}u" if causal and not by_query else "0"}; t0 < last; t0 += ${BK}u) {
-            const int n = min(${BK}u, last - t0);
+            const int count = min(${BK}u, last - t0);  // rows of this step
 % for name, size, extent, what in other:
 % if direct:
             __global const ${real} *${what} = ${what}_rows + t0 * ${name}_row;
@@ -89,32 +89,32 @@ ${products.transposed(f"{what}_own", name, name, "rows", size)}\
 % else:
             ${real} *${what} = ${what}_tile;
             const long ${what}_row = ${extent}, ${what}_step = 1;
-            for (int j = 0; j < n; j++)
+            for (int j = 0; j < count; j++)
                 for (uint d = 0; d < ${size}; d++) ${what}[j * ${extent} + d]
                     = ${elem.name}_load(${what}_rows + ((t0 + j) * ${name}_row + d * ${name}_step));
 % endif
 % endfor
-            for (int j = 0; j < n; j += ${TR}) {
-                products(near + j * near_row, near_row, near_step, n - j, near_own, dq_size, st + j * ${BQ}, 0);
-                products(far + j * far_row, far_row, far_step, n - j, far_own, dv_size, pt + j * ${BQ}, 0);
+            for (int j = 0; j < count; j += ${TR}) {
+                products(near + j * near_row, near_row, near_step, count - j, near_own, dq_size, st + j * ${BQ}, 0);
+                products(far + j * far_row, far_row, far_step, count - j, far_own, dv_size, pt + j * ${BQ}, 0);
             }
-            for (int t = 0; t < n; t++) {
+            for (int t = 0; t < count; t++) {
 ${probabilities.row(by_query)}\
             }
-% for _, _, sum, what in outputs:
+% for _, _, added, what in outputs:
             for (uint d = 0; d < ${sizes[what][0]}; d += ${TR})
                 products(${what} + d * ${what}_step, ${what}_step, ${what}_row, ${sizes[what][0]} - d,
-                    ${"st" if what == "near" else "pt"}, n, ${sum} + d * ${BQ}, 1);
+                    ${"st" if what == "near" else "pt"}, count, ${added} + d * ${BQ}, 1);
 % endfor
         }
     }
     for (uint l = 0; l < ${BQ}u && first + l < rows; l++) {
-% for name, factor, sum, what in outputs:
+% for name, factor, added, what in outputs:
         __global ${elem.name}_t *${name} = ${name}_in
             + (${name}_offset + b * ${name}_batch + own_head * ${name}_head + (first + l) * ${name}_row);
         ${products.no_vectorize()}\
         for (uint d = 0; d < ${sizes[what][0]}; d++)
-            ${elem.name}_store(${name} + d * ${name}_step, ${factor}${sum}[d * ${BQ} + l]);
+            ${elem.name}_store(${name} + d * ${name}_step, ${factor}${added}[d * ${BQ} + l]);
 % endfor
     }
 }

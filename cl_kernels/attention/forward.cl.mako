@@ -9,9 +9,11 @@
 ## groups of G work-items for each head of each batch.  Arrays have any strides: _batch, _head, _row, _step (along a
 ## row).
 ##
-## DQ, DV: extents of a row of q and of v, rounded up; elements beyond are 0.  V: elements of a vector.  elem, wide:
-## the Element of arrays, and of `sums`; real: the type of arithmetic.  mask: the Element of the mask, which is added to
-## scores, or boolean (true: seen), or None.  causal: query i sees keys up to i.  drops: whether there is dropout.
+## DQ, DV: extents of a row of q and of v, rounded up; elements beyond are 0; dq, dv: the true ones.  V: elements of a
+## vector (T).  elem, wide: the Element of arrays, and of `sums`; real: the type of arithmetic.  mask: the Element of
+## the mask, which is added to scores, or boolean (true: seen), or None.  causal: query i sees keys up to i.  drops:
+## whether there is dropout.  b: batch; h: head of the queries; i: query; n: key; d: element of a row.  The argument
+## X_offset is where an array begins, in elements; strides are in elements too.
 <%namespace name="dropout" file="/attention/_dropout.cl.mako"/>
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%include file="/common/prelude.cl.mako"/>
@@ -26,7 +28,7 @@ ${dropout.define(real) if drops else ""}\
 __kernel __attribute__((reqd_work_group_size(${G}, 1, 1)))
 void ${kernel("attention_forward")}
 {
-    __local ${real} kt[${TK * DQ}] __attribute__((aligned(64))), vt[${TK * DV}] __attribute__((aligned(64)));
+    __local ${real} k_tile[${TK * DQ}] __attribute__((aligned(64))), v_tile[${TK * DV}] __attribute__((aligned(64)));
     const uint lid = get_local_id(0), block = get_group_id(0) % blocks, pair = get_group_id(0) / blocks;
     const uint b = pair / heads, h = pair % heads;
     // Work-items beyond the last query compute that one again, and store nothing.
@@ -37,10 +39,10 @@ void ${kernel("attention_forward")}
     __global const ${elem.name}_t *q_at = q_in + (q_offset + b * q_batch + h * q_head + i * q_row);
 #define Q(d) ((d) < dq ? ${elem.name}_load(q_at + (d) * q_step) : 0)
 % for c in range(0, DQ, V):
-    q[${c // V}] = scale * (${T})(${", ".join(f"Q({c + i}u)" for i in range(V))});
+    q[${c // V}] = scale * (${T})(${", ".join(f"Q({c + e}u)" for e in range(V))});
 % endfor
 #pragma unroll
-    for (uint c = 0; c < ${DV // V}u; ++c) sum[c] = 0;
+    for (uint vec = 0; vec < ${DV // V}u; ++vec) sum[vec] = 0;
     ${real} m = -${"DBL" if real == "double" else "FLT"}_MAX, z = 0;
 % if mask:
     __global const ${mask.name}_t *mask_at = mask_in + (mask_offset + b * mask_batch + h * mask_head + i * mask_row);
@@ -48,10 +50,11 @@ void ${kernel("attention_forward")}
     const uint last = ${f"min(keys, (block + 1u) * {G}u)" if causal else "keys"};
     for (uint k0 = 0; k0 < last; k0 += ${TK}u) {
         barrier(CLK_LOCAL_MEM_FENCE);
-% for name, extent, d in (("k", DQ, "dq"), ("v", DV, "dv")):
-        for (uint e = lid; e < ${TK * extent}u; e += ${G}u) {
-            const uint j = k0 + e / ${extent}u, d = e % ${extent}u;
-            ${name}t[e] = j < keys && d < ${d} ? ${elem.name}_load(${name} + (j * ${name}_row + d * ${name}_step)) : 0;
+% for name, extent, size in (("k", DQ, "dq"), ("v", DV, "dv")):
+        for (uint index = lid; index < ${TK * extent}u; index += ${G}u) {
+            const uint key = k0 + index / ${extent}u, d = index % ${extent}u;
+            ${name}_tile[index] = key < keys && d < ${size}
+                ? ${elem.name}_load(${name} + (key * ${name}_row + d * ${name}_step)) : 0;
         }
 % endfor
         barrier(CLK_LOCAL_MEM_FENCE);
@@ -59,10 +62,10 @@ void ${kernel("attention_forward")}
             ${real} s[8], largest = m;
 #pragma unroll
             for (uint j = 0; j < 8; ++j) {
-                const __local ${T} *row = (const __local ${T} *)(kt + (part + j) * ${DQ}u);
+                const __local ${T} *row = (const __local ${T} *)(k_tile + (part + j) * ${DQ}u);
                 ${T} dot = 0;
 #pragma unroll
-                for (uint c = 0; c < ${DQ // V}u; ++c) dot += q[c] * row[c];
+                for (uint vec = 0; vec < ${DQ // V}u; ++vec) dot += q[vec] * row[vec];
                 s[j] = ${" + ".join(f"dot{component(V, c)}" for c in range(V))};
                 const uint n = k0 + part + j;
                 bool is_seen = n < last${" && n <= i" if causal else ""};
@@ -78,10 +81,10 @@ void ${kernel("attention_forward")}
             m = largest;
             z *= shrink;
 #pragma unroll
-            for (uint c = 0; c < ${DV // V}u; ++c) sum[c] *= shrink;
+            for (uint vec = 0; vec < ${DV // V}u; ++vec) sum[vec] *= shrink;
 #pragma unroll
             for (uint j = 0; j < 8; ++j) {
-                const __local ${T} *row = (const __local ${T} *)(vt + (part + j) * ${DV}u);
+                const __local ${T} *row = (const __local ${T} *)(v_tile + (part + j) * ${DV}u);
                 const ${real} p = exp(s[j] - largest);
                 z += p;
 % if drops:
@@ -89,7 +92,7 @@ void ${kernel("attention_forward")}
                 const ${real} weight = p * ${dropout.factor()};
 % endif
 #pragma unroll
-                for (uint c = 0; c < ${DV // V}u; ++c) sum[c] += ${"weight" if drops else "p"} * row[c];
+                for (uint vec = 0; vec < ${DV // V}u; ++vec) sum[vec] += ${"weight" if drops else "p"} * row[vec];
             }
         }
     }

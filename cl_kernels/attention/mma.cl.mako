@@ -8,11 +8,14 @@
 ## of p v: p = 2^(log2(e) (score - the row's maximum) + SHIFT); without SHIFT small ones would be subnormal float16, and
 ## 2^15 is its greatest power of two.  A
 ## row's sum z of p is in four parts, in the lanes that share the row, until the end.  Numbers of a mask are added to
-## scores before these are multiplied by log2(e), because the product with the least float32 would be infinite.
+## scores before these are multiplied by log2(e), because the product with the least float32 would be infinite.  Local
+## memory has rows of 16-bit elements, two in a uint, swizzled as in _copies; NAME_base are addresses in bytes.
 ##
 ## kind  f16 or bf16      DQ, DV  extents of a row of q and of v, rounded up to 16      mask, causal  as in forward
 ## policy  AttentionPolicy: warps; blocks, B above; keys, TK above      keeps_q  whether q is kept in registers
-## g, c  the lane's row and column: see _products
+## g, c  lane / 4 and lane % 4: of a block of 8 x 8 sums the lane has row g, columns 2 c and 2 c + 1      i, n  query,
+## key
+## number  the group; LOCATE (_rows) computes from it and from t, the local id: b, h (batch, head), first (query)
 ## Launch: `blocks` groups of 32 * warps work-items for each head of each batch.
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="products" file="/attention/_products.cl.mako"/>

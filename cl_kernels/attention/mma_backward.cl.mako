@@ -14,7 +14,9 @@
 ## kind  f16 or bf16      DQ, DV  extents of a row of q and of v, rounded up to 16      mask, causal  as in forward
 ## policy  GradientPolicy: warps; blocks, B above; others, TK above      shift  see above
 ## row_arrays, tile_arrays  arrays of own rows, and of the others: first that of s, then that of z; each has a name, an
-##         extent and the argument that is the extent      g, c  the lane's row and column: see _products
+##         extent and the argument that is the extent      g, c  lane / 4 and lane % 4: see _products
+## t0  the tile's first row      mine  the warp's first own row      a, w  sums of dq or dk, and of dv
+## Local memory has rows of 16-bit elements, two in a uint (_copies); NAME_base, stage are addresses in bytes.
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="products" file="/attention/_products.cl.mako"/>
 <%namespace name="values" file="/attention/_values.cl.mako"/>

@@ -2,11 +2,12 @@
 ## queries and keys, their exponentials, and then the products of these and the values.
 ##
 ##   queries | TM |                 local memory: TM rows of q, TN of k and of v, and the scores of a tile
-##   keys    | TN | TN | ...        16 x 16 work-items; work-item (y, x) has queries y + 16 i, and of scores the columns
-##                                  x + 16 j, of results the columns 4 x + 64 c and the next three
+##   keys    | TN | TN | ...        16 x 16 work-items; work-item (y, x) has queries y + 16 r, and of scores the columns
+##                                  x + 16 c, of results the columns 4 x + 64 c and the next three
 ##
 ## W = 256 / TM work-items compute the maximum and the exponentials of a query.  A tile of v is loaded to registers
 ## before the products of k are computed, and the next tile of k before those of v, so that loads and products overlap.
+## m, z: the running maximum of the work-item's row i, and its part of the sum of exponentials; top_of: exchanges both.
 ## Exponentials are to base 2, unless numbers are added to scores, because the least number times log2(e) is infinite.
 ##
 ## DQ, DV: extents of rows, rounded up to 64.  Other parameters: see forward.  Launch: `blocks` groups of 256 work-items
@@ -20,8 +21,8 @@
 <%
     T, R, C, W = vector(real, 4), TM // 16, TN // 16, 256 // TM
     q, k, v = ("q", "dq", DQ), ("k", "dq", DQ), ("v", "dv", DV)
-    cells = [(i, j) for i in range(R) for j in range(C)]
-    sums = [f"sum{i}_{c}" for i in range(R) for c in range(DV // 64)]
+    cells = [(r, c) for r in range(R) for c in range(C)]
+    sums = [f"sum{r}_{c}" for r in range(R) for c in range(DV // 64)]
     vectors, pitch = TN // 4 // W, TN + 8
     adds = mask and not mask.boolean
 %>
@@ -59,10 +60,10 @@ ${parts.place(k, TN)}\
     barrier(CLK_LOCAL_MEM_FENCE);
     for (uint t0 = 0; t0 < last; t0 += ${TN}u) {
 ${parts.fetch(v, "t0", "last", "h / shared", TN)}\
-        ${real} ${", ".join(f"s{i}_{j} = 0" for i, j in cells)};
+        ${real} ${", ".join(f"s{r}_{c} = 0" for r, c in cells)};
 ${parts.multiply("s", q, k)}\
-% for i, j in cells:
-        pairs[(y + ${16 * i}u) * ${pitch}u + x + ${16 * j}u] = s${i}_${j};
+% for r, c in cells:
+        pairs[(y + ${16 * r}u) * ${pitch}u + x + ${16 * c}u] = s${r}_${c};
 % endfor
 ${parts.place(v, TN)}\
         barrier(CLK_LOCAL_MEM_FENCE);
@@ -71,10 +72,10 @@ ${softmax.largest(vectors, W)}\
         barrier(CLK_LOCAL_MEM_FENCE);
 ${softmax.powers(vectors, W, "exp" if adds else "exp2")}\
         barrier(CLK_LOCAL_MEM_FENCE);
-% for i in range(R):
-        const ${real} factor${i} = factor_of[y + ${16 * i}u];
+% for r in range(R):
+        const ${real} factor${r} = factor_of[y + ${16 * r}u];
 % for c in range(DV // 64):
-        sum${i}_${c} *= factor${i};
+        sum${r}_${c} *= factor${r};
 % endfor
 % endfor
 ${parts.fetch(k, f"t0 + {TN}u", "last", "h / shared", TN)}\
@@ -94,5 +95,5 @@ ${parts.place(k, TN)}\
                 ${"m + log(z)" if adds else "M_LN2_F * (m + log2(z))"});
     }
     barrier(CLK_LOCAL_MEM_FENCE);
-${parts.store("out", "sum", DV, "dv", [f"factor_of[y + {16 * i}u]" for i in range(R)], "queries", "h")}\
+${parts.store("out", "sum", DV, "dv", [f"factor_of[y + {16 * r}u]" for r in range(R)], "queries", "h")}\
 }

@@ -5,10 +5,9 @@
 ##   own rows   | TM |                 local memory: TM own rows and TN others of both arrays, and the pairs of a tile
 ##   others     | TN | TN | ...        16 x 16 work-items
 ##
-## Work-item (y, x) has the own rows y + 16 i.  Of the pairs it has those with the other rows x + 16 j; of the results,
-## the columns 4 x + 64 q + 0 .. 3.
-##
-## Sums of results: a for dq or dk, w for dv.
+## Work-item (y, x) has the own rows y + 16 r.  Of the pairs it has those with the other rows x + 16 c; of the results,
+## the columns 4 x + 64 c + 0 .. 3.
+## a, w: sums of dq or dk, and of dv.  m_of, delta_of: the log-sum-exp and delta of each query of the tile (or own one).
 ## Rows in local memory are 4 elements longer, those of pairs 8, so that adjacent rows are in different banks.
 ## The order of sums is fixed.  DQ, DV: extents of rows, rounded up to 64.  row_arrays, tile_arrays: see mma_backward.
 ## Other parameters and the launch: see backward; a group has 256 work-items and TM own rows.
@@ -21,7 +20,7 @@
     T, by_query, R, C = vector(real, 4), side == "q", TM // 16, TN // 16
     # A result: its name, the name of its sums, its columns, the number of the other side's array in the product.
     outputs = (("dq", "a", DQ, 0),) if by_query else (("dv", "w", DV, 1), ("dk", "a", DQ, 0))
-    cells = [(i, j) for i in range(R) for j in range(C)]
+    cells = [(r, c) for r in range(R) for c in range(C)]  # pairs of a work-item
 %>
 % for e in dict.fromkeys([elem, wide, *([mask] if mask else [])]):
 ${element.scalar(e)}
@@ -32,9 +31,9 @@ ${shift.define(real)}\
 __kernel __attribute__((reqd_work_group_size(256, 1, 1)))
 void ${kernel("attention_backward")}
 {
-% for arrays, rows in ((row_arrays, TM), (tile_arrays, TN)):
+% for arrays, count in ((row_arrays, TM), (tile_arrays, TN)):
 % for name, _, D in arrays:
-    __local ${real} ${name}_tile[${rows * (D + 4)}] __attribute__((aligned(16)));
+    __local ${real} ${name}_tile[${count * (D + 4)}] __attribute__((aligned(16)));
 % endfor
 % endfor
     __local ${real} pairs[${TM * (TN + 8)}] __attribute__((aligned(16)));
@@ -69,7 +68,7 @@ ${parts.load(item, "first", "rows", "own_head", TM)}\
     }
 % endif
 % for _, sums, D, _ in outputs:
-    ${T} ${", ".join(f"{sums}{i}_{q} = 0" for i in range(R) for q in range(D // 64))};
+    ${T} ${", ".join(f"{sums}{r}_{c} = 0" for r in range(R) for c in range(D // 64))};
 % endfor
     for (uint part = 0; part < ${"1" if by_query else "shared"}; ++part) {
         const uint h = ${"own_head" if by_query else "own_head * shared + part"};
@@ -93,20 +92,20 @@ ${parts.load(item, "t0", "others", "h / shared" if by_query else "h", TN)}\
             }
 % endif
             barrier(CLK_LOCAL_MEM_FENCE);
-            ${real} ${", ".join(f"{n}{i}_{j} = 0" for n in "sz" for i, j in cells)};
-% for n, mine, other in zip("sz", row_arrays, tile_arrays):
-${parts.multiply(n, mine, other)}\
+            ${real} ${", ".join(f"{pair_sum}{r}_{c} = 0" for pair_sum in "sz" for r, c in cells)};
+% for pair_sum, mine, other in zip("sz", row_arrays, tile_arrays):
+${parts.multiply(pair_sum, mine, other)}\
 % endfor
-% for i, j in cells:
-${parts.score(i, j)}\
-${parts.probability(i, j)}\
+% for r, c in cells:
+${parts.score(r, c)}\
+${parts.probability(r, c)}\
 % endfor
 % for at, (name, sums, D, source) in enumerate(outputs):
 % if at:
             barrier(CLK_LOCAL_MEM_FENCE);  // the other pairs are no longer read
 % endif
-% for i, j in cells:
-            pairs[(y + ${16 * i}u) * ${TN + 8}u + x + ${16 * j}u] = ${"z" if sums == "a" else "s"}${i}_${j};
+% for r, c in cells:
+            pairs[(y + ${16 * r}u) * ${TN + 8}u + x + ${16 * c}u] = ${"z" if sums == "a" else "s"}${r}_${c};
 % endfor
             barrier(CLK_LOCAL_MEM_FENCE);
 ${parts.add(sums, D, tile_arrays[source][0])}\

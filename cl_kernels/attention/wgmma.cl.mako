@@ -6,8 +6,11 @@
 ##   ...                                          +---------+-------------------+-------------------+  barriers of each
 ##
 ## All work-items copy tiles.  While p v of a tile is computed, the exponentials of the next tile's scores are computed.
-## Exponentials and rows are as in mma.  Launch: `blocks` groups of 128 * warpgroups for each head of each batch.
+## Exponentials and rows, and m, z, s, o of a lane, are as in mma (_rows); p: rounded exponentials.  A tile is stored in
+## lines of 128 bytes (_lines); `full` and `empty` barriers say that a tile has arrived, or is no longer read.  Launch:
+## `blocks` groups of 128 * warpgroups for each head of each batch.
 ##
+## LOCATE (_rows) computes from the group's number and t: lane, g, c, b, h, first, first_of_warp.
 ## kind, mask, causal  as in mma      DQ, DV  64 or 128      policy  WarpgroupPolicy: warpgroups; keys, TK above; stages
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="barriers" file="/gemm/_barriers.cl.mako"/>

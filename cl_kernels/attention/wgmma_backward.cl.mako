@@ -7,8 +7,9 @@
 ## Products, p, e and the order of sums are as in mma_backward.  With two stages each turn of the loop waits for all its
 ## products; with three the sums of a turn are awaited in the next one, after its first products have been started.
 ##
-## policy  WarpgroupGradientPolicy: others, TK above; stages      DQ, DV  64 or 128
-## Other parameters are as in mma_backward.
+## policy  WarpgroupGradientPolicy: others, TK above; stages      DQ, DV  64 or 128      Other parameters, names and the
+## launch are as in mma_backward; a tile is stored in lines of 128 bytes (_lines).
+## s, z: products of pairs; e, p: operands made of them; a, w: sums of dq or dk, and of dv.
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="values" file="/attention/_values.cl.mako"/>
 <%namespace name="copies" file="/attention/_copies.cl.mako"/>
@@ -82,13 +83,11 @@ ${lines.place(name, D, TK, extent, G)}\
 % endfor
     const float factor = ${"scale" if adds else "scale * M_LOG2E_F"};
     uint stage = 0;  // an offset in bytes
-% if not by_query:
-    uint turn = 0;  // the half of of_queries that has the tile's m and delta
-% endif
 % if by_query:
     h = own_head;
 ${of_query.declare_own()}\
 % else:
+    uint turn = 0;  // the half of of_queries that has the tile's m and delta
     const uint copied = begin < end ? (end - begin + ${TK - 1}u) / ${TK}u * ${TK}u : 0;  // rows of a head
     for (const uint after = h + shared; h < after; ++h) {
         barrier(CLK_LOCAL_MEM_FENCE);  // the tiles of the last head but its last one are no longer read
