@@ -4,14 +4,20 @@
 ##   define(target, planes, V, twisted, number, more)
 ##       fetch<number>(s, place, k, n, flip, scale, live, at, limit, re, im,
 ##                     factors, t, t_row, t_lane, t_conjugate, fine, coarse)
-## s, place  scratch memory, whose rows are two vectors, and the row of each result; flip: 1 for the inverse
-##           transform, whose real and imaginary parts are exchanged; live, at, limit: see _cpu_load and _cpu_times
+## target    ops.fft.passes.RenderedOperand          number  the suffix of the functions
+## s         scratch memory: n rows of two vectors, real and imaginary parts, a number for each lane
+## place     the row of scratch memory that has result k
+## flip      1 for the inverse transform, whose real and imaginary parts are exchanged
+## scale     a factor of all results                 live, limit   see _cpu_load
+## at        the number, in its sequence, of the row's first lane
 ## more      the declarations of those parameters from `factors` on that the function has
 ## rotated   a form of rows: as half, two transforms of real sequences, of which the real parts are stored after
 ##           multiplication by factors; other forms, and factors, as in _cpu_load
-## times     numbers are multiplied by those of t, whose strides are t_row and t_lane, before they are stored
+## times     numbers are multiplied by those of t (conjugated, if t_conjugate), whose strides are t_row and t_lane,
+##           before they are stored
 ## twisted   whether row k of lane l is multiplied by exp(-2 pi i k l / whole), the product of a number of the table
-##           `coarse`, for the strip's first lane, and one of the table `fine`, for the distance of lane l from it
+##           `coarse`, for the strip's first lane, and one of the table `fine`, for the distance of lane l from it:
+##           coarse[2 k] is (re, im) of row k; fine has for each row two vectors (re, im) of each plane
 <%namespace name="times" file="/fft/_cpu_times.cl.mako"/>
 <%def name="define(target, planes, V, twisted, number, more)">
 <% form, sides = target.form, range(planes) %>\
@@ -23,57 +29,60 @@ ${times.define(target, V, planes, number)}
 static inline void fetch${number}(__global const vec_t *s, __global const int *place, long k, long n, int flip,
     real_t scale, long live, long at, long limit, vec_t *re, vec_t *im${more})
 {
-    __global const vec_t *p = s + 2 * place[k];
+    __global const vec_t *own_row = s + 2 * place[k];
 % if form in ("half", "rotated"):
-    __global const vec_t *q = s + 2 * place[k ? n - k : 0];
+    __global const vec_t *mirror_row = s + 2 * place[k ? n - k : 0];
     // With Z the transform of u + iv: U[k] = (Z[k] + conj Z[n - k]) / 2, V[k] = (Z[k] - conj Z[n - k]) / 2i.
     const real_t half_scale = scale / 2;
-    re[0] = (p[flip] + q[flip]) * half_scale;
-    im[0] = (p[1 - flip] - q[1 - flip]) * half_scale;
-    re[1] = (p[1 - flip] + q[1 - flip]) * half_scale;
-    im[1] = (q[flip] - p[flip]) * half_scale;
+    re[0] = (own_row[flip] + mirror_row[flip]) * half_scale;
+    im[0] = (own_row[1 - flip] - mirror_row[1 - flip]) * half_scale;
+    re[1] = (own_row[1 - flip] + mirror_row[1 - flip]) * half_scale;
+    im[1] = (mirror_row[flip] - own_row[flip]) * half_scale;
 % elif form == "real" and planes == 2:
-    re[0] = p[flip] * scale;
-    re[1] = p[1 - flip] * scale;
+    re[0] = own_row[flip] * scale;
+    re[1] = own_row[1 - flip] * scale;
 % else:
-    re[0] = p[flip] * scale;
-    im[0] = p[1 - flip] * scale;
+    re[0] = own_row[flip] * scale;
+    im[0] = own_row[1 - flip] * scale;
 % endif
 % if twisted:
-    const real_t c = coarse[2 * k], d = flip ? -coarse[2 * k + 1] : coarse[2 * k + 1];
-    __global const vec_t *f = (__global const vec_t *)fine + ${2 * planes} * k;
-% for l in sides:
+    const real_t coarse_re = coarse[2 * k], coarse_im = flip ? -coarse[2 * k + 1] : coarse[2 * k + 1];
+    __global const vec_t *fine_row = (__global const vec_t *)fine + ${2 * planes} * k;
+% for plane in sides:
     {
-        const vec_t e = f[${2 * l}], g = flip ? -f[${2 * l + 1}] : f[${2 * l + 1}];
-        const vec_t u = e * c - g * d, v = e * d + g * c, old_re = re[${l}];
-        re[${l}] = old_re * u - im[${l}] * v;
-        im[${l}] = old_re * v + im[${l}] * u;
+        const vec_t fine_re = fine_row[${2 * plane}],
+            fine_im = flip ? -fine_row[${2 * plane + 1}] : fine_row[${2 * plane + 1}];
+        const vec_t root_re = fine_re * coarse_re - fine_im * coarse_im,
+            root_im = fine_re * coarse_im + fine_im * coarse_re, old_re = re[${plane}];
+        re[${plane}] = old_re * root_re - im[${plane}] * root_im;
+        im[${plane}] = old_re * root_im + im[${plane}] * root_re;
     }
 % endfor
 % endif
 % if target.factor:
     {
 % if target.factor == "lanes":
-        vec_t u, v;
-        load_complex(factors + 2 * at, &u, &v);
+        vec_t factor_re, factor_im;
+        load_complex(factors + 2 * at, &factor_re, &factor_im);
 % else:
-        const real_t u = factors[2 * k], v = factors[2 * k + 1];
+        const real_t factor_re = factors[2 * k], factor_im = factors[2 * k + 1];
 % endif
-% for l in sides:
-        const vec_t old_re${l} = re[${l}];
-        re[${l}] = old_re${l} * u - im[${l}] * v;
-        im[${l}] = old_re${l} * v + im[${l}] * u;
+% for plane in sides:
+        const vec_t old_re${plane} = re[${plane}];
+        re[${plane}] = old_re${plane} * factor_re - im[${plane}] * factor_im;
+        im[${plane}] = old_re${plane} * factor_im + im[${plane}] * factor_re;
 % endfor
     }
 % endif
 % if target.times:
-    vec_t c[${planes}], d[${planes}];
-    load_times${number}(t, k, t_row, t_lane, live, at, limit, c, d);
-% for l in sides:
+    // The numbers of t in this row.
+    vec_t times_re[${planes}], times_im[${planes}];
+    load_times${number}(t, k, t_row, t_lane, live, at, limit, times_re, times_im);
+% for plane in sides:
     {
-        const vec_t e = t_conjugate ? -d[${l}] : d[${l}], old_re = re[${l}];
-        re[${l}] = old_re * c[${l}] - im[${l}] * e;
-        im[${l}] = old_re * e + im[${l}] * c[${l}];
+        const vec_t signed_im = t_conjugate ? -times_im[${plane}] : times_im[${plane}], old_re = re[${plane}];
+        re[${plane}] = old_re * times_re[${plane}] - im[${plane}] * signed_im;
+        im[${plane}] = old_re * signed_im + im[${plane}] * times_re[${plane}];
     }
 % endfor
 % endif

@@ -1,11 +1,12 @@
-## Store a row of a source of fft/cpu in scratch memory s: row i, or rows i and n - i for the form half.  Forms:
-## _cpu_load.
+## A part of fft/cpu: store a row of a source, which is in registers, in scratch memory s: row i, or rows i and n - i
+## for the form half.  Forms: _cpu_load.
 ##
 ##   define(source, planes, k)     put<k>(s, i, n, flip, re, im); with factors multiply<k>(re, im, factor), which
 ##                                 multiplies a row by the complex number, or the vector of numbers, at `factor`
 ##
-## A row of scratch memory is a vector of real parts and one of imaginary parts; flip: 1 exchanges them, 0 does not.
-## Two real transforms (planes is 2) are the real and imaginary parts of one.
+## source: ops.fft.passes.RenderedOperand.  k: a suffix of the functions.  n: rows of a transform.  A row of scratch
+## memory is a vector of real parts and one of imaginary parts; flip: 1 exchanges them, 0 does not.  re[p], im[p]: plane
+## p of the row.  Two real transforms (planes is 2) are the real and imaginary parts of one.
 <%def name="define(source, planes, k)">
 <% form = source.form %>\
 // Store row i of the source.
@@ -32,14 +33,14 @@ static inline void put${k}(__global vec_t *s, long i, long n, int flip, const ve
 static inline void multiply${k}(vec_t *re, vec_t *im, __global const real_t *factor)
 {
 % if source.factor == "lanes":
-    vec_t c, d;
-    load_complex(factor, &c, &d);
+    vec_t factor_re, factor_im;
+    load_complex(factor, &factor_re, &factor_im);
 % else:
-    const real_t c = factor[0], d = factor[1];
+    const real_t factor_re = factor[0], factor_im = factor[1];
 % endif
     const vec_t old_re = *re;
-    *re = old_re * c - *im * d;
-    *im = old_re * d + *im * c;
+    *re = old_re * factor_re - *im * factor_im;
+    *im = old_re * factor_im + *im * factor_re;
 }
 % endif
 

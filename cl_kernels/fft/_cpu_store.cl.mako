@@ -1,16 +1,18 @@
 ## The rows of a result of fft/cpu, fetched from scratch memory (_cpu_fetch) and stored.
 ##
 ##   define(target, V, planes, twisted, number)
-##       store<number>(s, place, n, flip, scale, b, rows, row, lane_step, lane, live, limit, limit_row, first, begin,
+##       store<number>(s, place, n, flip, scale, y, rows, row, lane_step, lane, live, limit, limit_row, first, begin,
 ##             limit_batch, factors, t, t_row, t_lane, t_conjugate, fine, coarse)
 ##
-## Arguments and forms as in _cpu_load.  Of a cropped result, rows before `first` are not stored.  In row k, lanes
-## before begin - k * limit_row are not stored either.
-##
-## In a folded row the conjugate of a number behind the middle is stored at its mirror image before the middle.  The
-## exceptions are lane 0 and lane limit_row / 2 (limit_batch / 2 if there is limit_batch): their numbers behind the
-## middle are not stored, because the mirror images are in the same lane.  With limit_batch, limit and begin are
-## relative to the number of row 0 of lane 0; in folded rows limit is relative to twice that number.
+## s, place, factors to coarse   scratch memory with n rows, and what results are multiplied by: see _cpu_fetch
+## y, row, lane_step             where row 0 of lane `lane` is stored, the first of `live`; strides in numbers
+## number `at` of a sequence     at = k * limit_row + lane + l is stored for row k of lane lane + l of the strip:
+##    it exists, and is stored, if first <= k < rows and begin <= at < limit
+##    folded: only the first half is stored.  If 2 at > limit (behind the middle), the conjugate is stored as number
+##    limit - at.  Exceptions are lane 0 and lane limit_row / 2 (limit_batch / 2 if there is limit_batch): their numbers
+##    behind the middle are not stored, because the mirror images are in the same lane
+## limit_batch                   then limit and begin are relative to the number of row 0 of lane 0, which depends on
+##                               the last batch axis; in folded rows limit is relative to twice that number
 <%namespace name="fetched" file="/fft/_cpu_fetch.cl.mako"/>
 <%def name="define(target, V, planes, twisted, number)">
 <%
@@ -30,14 +32,14 @@ if twisted:
 %>
 ${fetched.define(target, planes, V, twisted, number, parameters)}\
 // Store the lanes of row k from `skip` on, number by number.
-static inline void store_lanes${number}(__global real_t *b, long k, long row, long lane_step, long lane, long skip,
+static inline void store_lanes${number}(__global real_t *y, long k, long row, long lane_step, long lane, long skip,
     long live, long limit, long limit_row${step}, const vec_t *re, const vec_t *im)
 {
-    real_t r[${V * planes}]${f", m[{V * planes}]" if complex_rows else ""};
-% for p in sides:
-    vstore${V}(re[${p}], ${p}, r);
+    real_t lane_re[${V * planes}]${f", lane_im[{V * planes}]" if complex_rows else ""};
+% for plane in sides:
+    vstore${V}(re[${plane}], ${plane}, lane_re);
 % if complex_rows:
-    vstore${V}(im[${p}], ${p}, m);
+    vstore${V}(im[${plane}], ${plane}, lane_im);
 % endif
 % endfor
 % if form == "folded":
@@ -46,19 +48,19 @@ static inline void store_lanes${number}(__global real_t *b, long k, long row, lo
         const bool mirrored = 2 * at > limit;
         if (mirrored && (lane + l == 0 || 2 * (lane + l) == ${"limit_batch" if target.stepped else "limit_row"}))
             continue;
-        __global real_t *p = b + 2 * ((mirrored ? limit - at : at) - lane) * lane_step;
-        p[0] = r[l], p[1] = mirrored ? -m[l] : m[l];
+        __global real_t *to = y + 2 * ((mirrored ? limit - at : at) - lane) * lane_step;
+        to[0] = lane_re[l], to[1] = mirrored ? -lane_im[l] : lane_im[l];
     }
 % else:
     for (int l = skip; l < live; l++) {
-        __global real_t *p = b + ${size} * (k * row + l * lane_step);
-        p[0] = r[l]${", p[1] = m[l]" if complex_rows else ""};
+        __global real_t *to = y + ${size} * (k * row + l * lane_step);
+        to[0] = lane_re[l]${", to[1] = lane_im[l]" if complex_rows else ""};
     }
 % endif
 }
 
 static void store${number}(__global const vec_t *s, __global const int *place, long n, int flip, real_t scale,
-    __global real_t *b, long rows, long row, long lane_step, long lane, long live, long limit, long limit_row,
+    __global real_t *y, long rows, long row, long lane_step, long lane, long live, long limit, long limit_row,
     long first, long begin${step}${parameters})
 {
     //@noinline: PoCL compiles this function by itself (portable_gpu/runtime/pocl_bodies.py)
@@ -69,22 +71,24 @@ static void store${number}(__global const vec_t *s, __global const int *place, l
     vec_t re[${planes}], im[${planes}];
 % if target.layout == "along":
     if (row == 1 && live == ${V * planes})
+        // V rows of all lanes: a vector of the V lanes of each row, then, transposed, of the V rows of each lane.
         for (; k + ${V} <= rows; k += ${V}) {
-            vec_t r[${planes}][${V}]${f", m[{planes}][{V}]" if complex_rows else ""};
-% for l in range(V):
-            fetch${number}(s, place, k + ${l}, n, flip, scale, live, 0, limit, re, im${arguments});
-% for p in sides:
-            r[${p}][${l}] = re[${p}]${f", m[{p}][{l}] = im[{p}]" if complex_rows else ""};
+            vec_t block_re[${planes}][${V}]${f", block_im[{planes}][{V}]" if complex_rows else ""};
+% for r in range(V):
+            fetch${number}(s, place, k + ${r}, n, flip, scale, live, 0, limit, re, im${arguments});
+% for plane in sides:
+            block_re[${plane}][${r}] = re[${plane}]${f", block_im[{plane}][{r}] = im[{plane}]" if complex_rows else ""};
 % endfor
 % endfor
-% for p in sides:
-            transpose(r[${p}]);
+% for plane in sides:
+            transpose(block_re[${plane}]);
 % if complex_rows:
-            transpose(m[${p}]);
+            transpose(block_im[${plane}]);
 % endif
-% for l in range(V):
-            ${(f"store_complex(b + 2 * (k + {p * V + l} * lane_step), r[{p}][{l}], m[{p}][{l}])"
-                if complex_rows else f"store_real(b + k + {p * V + l} * lane_step, r[{p}][{l}])")};
+% for r in range(V):
+<% of_re, of_im = f"block_re[{plane}][{r}]", f"block_im[{plane}][{r}]" %>\
+            ${(f"store_complex(y + 2 * (k + {plane * V + r} * lane_step), {of_re}, {of_im})" if complex_rows else
+                f"store_real(y + k + {plane * V + r} * lane_step, {of_re})")};
 % endfor
 % endfor
         }
@@ -99,13 +103,13 @@ static void store${number}(__global const vec_t *s, __global const int *place, l
 % endif
 % if target.layout == "across":
         if (filled == ${V * planes} && skip == 0${" && 2 * (at + live - 1) <= limit" if form == "folded" else ""}) {
-% for p in sides:
-            ${(f"store_complex(b + 2 * (k * row + {p * V}), re[{p}], im[{p}])"
-                if complex_rows else f"store_real(b + k * row + {p * V}, re[{p}])")};
+% for plane in sides:
+            ${(f"store_complex(y + 2 * (k * row + {plane * V}), re[{plane}], im[{plane}])"
+                if complex_rows else f"store_real(y + k * row + {plane * V}, re[{plane}])")};
 % endfor
         } else
 % endif
-            store_lanes${number}(b, k, row, lane_step, lane, skip, filled, limit,
+            store_lanes${number}(y, k, row, lane_step, lane, skip, filled, limit,
                 limit_row${", limit_batch" if target.stepped else ""}, re, im);
     }
 }

@@ -8,7 +8,8 @@ typedef ${real.real}${V} vec_t;
 typedef ${real.real}${V} vec_in_memory_t __attribute__((aligned(${real.itemsize})));
 typedef ${real.real}${2 * V} pairs_t;
 typedef ${real.real}${2 * V} pairs_in_memory_t __attribute__((aligned(${real.itemsize})));
-#define ORDER_AT 64  // the index of the first place of a row in an order table, which begins with the stages' radices
+// An order table has the radices of the stages, and from this index on `place`: the row of scratch that has result k.
+#define ORDER_AT 64
 
 // min() without a call: PoCL does not inline min(), and a call in a loop saves all vector registers to memory.
 static inline long minimum(long a, long b)
@@ -56,16 +57,16 @@ static inline void store_complex(__global real_t *p, vec_t re, vec_t im)
 // Each of ${V.bit_length() - 1} steps interleaves rows i and i + ${V // 2} of all vectors.
 static inline __attribute__((always_inline)) void transpose(vec_t *r)
 {
-    vec_t t[${V}];
+    vec_t mixed[${V}];
 % for _ in range(V.bit_length() - 1):
 % for i in range(V // 2):
 % for half in (0, 1):
-    t[${2 * i + half}] = __builtin_shufflevector(r[${i}], r[${i + V // 2}], ${", ".join(map(str, halves[half]))});
-    OPAQUE(t[${2 * i + half}]);
+    mixed[${2 * i + half}] = __builtin_shufflevector(r[${i}], r[${i + V // 2}], ${", ".join(map(str, halves[half]))});
+    OPAQUE(mixed[${2 * i + half}]);
 % endfor
 % endfor
 % for i in range(V):
-    r[${i}] = t[${i}];
+    r[${i}] = mixed[${i}];
 % endfor
 % endfor
 }

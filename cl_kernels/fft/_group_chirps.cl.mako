@@ -6,8 +6,11 @@
 ##                             the conjugate chirp; further stages of the same transform then compute the inverse
 ##   multiply_result(plan)     conjugate the results of the inverse transform, and multiply them by the chirp
 ##
-## chirp: the table of c.  filter: the table of the conjugate transform of conj(c).  Numbers are conjugated before they
-## are multiplied, because Intel's OpenCL for CPUs (2026.2) lost terms of a negated sum of products.
+## Registers re, im have number r of the work-item's butterfly b at b R + r.  plan (GroupShape): a stage has radix R,
+## and of its `count` butterflies a work-item has those at .item + b * items; its rows are `count` apart.  chirp: the
+## table of c.  product(a, b) is that of complex numbers.  filter: the table of the conjugate transform of conj(c).
+## Numbers are conjugated before they are multiplied, because Intel's OpenCL for CPUs (2026.2) lost terms of a negated
+## sum of products.
 <%def name="multiply_input(plan)">
 <% first = plan.stages[0] %>\
     {
@@ -17,14 +20,14 @@
         c[${r}] = chirp[min(${first.item} + ${b * plan.items + r * first.count}, n - 1)];
 % endfor
 % for r in range(first.radix):
-<% at, k = f"{first.item} + {b * plan.items + r * first.count}", b * first.radix + r %>\
+<% row, register = f"{first.item} + {b * plan.items + r * first.count}", b * first.radix + r %>\
 % if r < plan.used_inputs:
         {
-            const pair_t v = product((pair_t)(re[${k}], im[${k}]), c[${r}]);
-            re[${k}] = ${at} < n ? v.x : 0, im[${k}] = ${at} < n ? v.y : 0;
+            const pair_t v = product((pair_t)(re[${register}], im[${register}]), c[${r}]);
+            re[${register}] = ${row} < n ? v.x : 0, im[${register}] = ${row} < n ? v.y : 0;
         }
 % else:
-        re[${k}] = im[${k}] = 0;
+        re[${register}] = im[${register}] = 0;
 % endif
 % endfor
 % endfor
@@ -37,9 +40,9 @@
     {
         __global const pair_t *factor = filter + min(${last.item} + ${b * plan.items}, ${last.count - 1}u);
 % for r in range(last.radix):
-<% k = b * last.radix + r %>\
-        const pair_t v${r} = product((pair_t)(re[${k}], -im[${k}]), factor[${r * last.count}]);
-        re[${k}] = v${r}.x, im[${k}] = v${r}.y;
+<% register = b * last.radix + r %>\
+        const pair_t v${r} = product((pair_t)(re[${register}], -im[${register}]), factor[${r * last.count}]);
+        re[${register}] = v${r}.x, im[${register}] = v${r}.y;
 % endfor
     }
 % endfor
@@ -49,10 +52,10 @@
 <% last = plan.final %>\
 % for b in range(last.butterflies):
 % for r in range(plan.used_outputs):
-<% at, k = f"{last.item} + {b * plan.items + r * last.count}", b * last.radix + r %>\
+<% row, register = f"{last.item} + {b * plan.items + r * last.count}", b * last.radix + r %>\
     {
-        const pair_t v = product((pair_t)(re[${k}], -im[${k}]), chirp[min(${at}, n - 1)]);
-        re[${k}] = v.x, im[${k}] = v.y;
+        const pair_t v = product((pair_t)(re[${register}], -im[${register}]), chirp[min(${row}, n - 1)]);
+        re[${register}] = v.x, im[${register}] = v.y;
     }
 % endfor
 % endfor

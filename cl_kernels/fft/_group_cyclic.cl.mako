@@ -8,7 +8,11 @@
 ##                             adds it to all results.  Further stages of the same transform then compute the inverse
 ##   write_permuted(plan)      write the results to local memory: row q is number g^-q, and the sum is number 0
 ##
-## powers: the table of g^m for m = 0 ... n - 1.  filter: the table of the conjugate transform of the roots.
+## product(a, b) is that of complex numbers.  powers: the table of g^m for m = 0 ... n - 1.  filter: the table of the
+## conjugate transform of the roots.  Registers re, im have number r of the work-item's butterfly b at b R + r.  plan
+## (GroupShape): a stage has radix R, and of its `count` butterflies a work-item has those at .item + b * items, of the
+## transform .slot; its rows are `count` apart.  numbers: local memory; layout.place(row, slot): C text of the index of
+## a row's real part there; imaginary parts are layout.size behind.
 <%namespace name="local" file="/fft/_group_exchange.cl.mako"/>
 <%def name="read_permuted(plan)">
 <% first, layout = plan.stages[0], plan.natural %>\
@@ -35,9 +39,10 @@
     ${local.guard(plan, last, b)}{
         __global const pair_t *factor = filter + ${last.item};
 % for r in range(last.radix):
-<% k = b * last.radix + r %>\
-        const pair_t v${r} = product((pair_t)(re[${k}], -im[${k}]), factor[${b * plan.items + r * last.count}]);
-        re[${k}] = v${r}.x, im[${k}] = v${r}.y;
+<% register = b * last.radix + r %>\
+        const pair_t v${r} =
+            product((pair_t)(re[${register}], -im[${register}]), factor[${b * plan.items + r * last.count}]);
+        re[${register}] = v${r}.x, im[${register}] = v${r}.y;
 % endfor
     }
 % endfor

@@ -6,9 +6,14 @@
 ##   exchange(plan, first, second)              from the registers of one stage to those of the next; used: whether
 ##                                              local memory has been used before
 ##
-## A layout gives the position of row i of slot s: slots are adjacent, or rows are, with gaps so that neighbouring
-## work-items access different banks.  Both parts are exchanged at once, or re before im where local
-## memory is too small.
+## A layout (LocalLayout) gives the position of row i of slot s, the group's transform s: slots are adjacent, or rows
+## are, with gaps so that neighbouring work-items access different banks.  place: C text of an index; step(rows): the
+## distance between rows; even: whether it is the same for all rows; size: numbers of one part, re or im.  Both parts
+## are exchanged at once, or re before im where local memory is too small (plan.rounds).  Registers re, im have number r
+## of the work-item's butterfly b at b R + r; j is its number in the transform.  A stage of radix R has `count`
+## butterflies of a transform and `butterflies` of a work-item; N = before: the product of the radices of earlier
+## stages.  Its inputs are rows j + r count, its results rows j / N * N R + j % N + r N.
+
 ## A condition that butterfly b of a work-item exists, where not all do.
 <%def name="guard(plan, stage, b)">\
 ${f"if ({stage.item} + {b * plan.items} < {stage.count}) " if (b + 1) * plan.items > stage.count else ""}\
@@ -19,11 +24,11 @@ ${f"if ({stage.item} + {b * plan.items} < {stage.count}) " if (b + 1) * plan.ite
 % for b in range(stage.butterflies):
     ${guard(plan, stage, b)}{
         const uint j = ${stage.butterfly(b, plan.items)};
-        __local real_t *p = numbers
+        __local real_t *at = numbers
             + ${layout.place(f"(j / {N} * {N * R} + j % {N})" if N > 1 else f"(j * {R})", stage.slot)};
 % for r in range(count):
 % for part in parts:
-        p[${layout.step(r * N) + layout.size * (len(parts) - 1) * (part == "im")}] = ${part}[${b * R + r}];
+        at[${layout.step(r * N) + layout.size * (len(parts) - 1) * (part == "im")}] = ${part}[${b * R + r}];
 % endfor
 % endfor
     }
@@ -36,12 +41,12 @@ ${f"if ({stage.item} + {b * plan.items} < {stage.count}) " if (b + 1) * plan.ite
     ${guard(plan, stage, b)}{
         const uint j = ${stage.butterfly(b, plan.items)};
 % if layout.even(M):
-        __local const real_t *p = numbers + ${layout.place("j", stage.slot)};
+        __local const real_t *at = numbers + ${layout.place("j", stage.slot)};
 % endif
 % for r in range(count):
 % for part in parts:
 <% other = layout.size * (len(parts) - 1) * (part == "im") %>\
-        ${part}[${b * R + r}] = ${(f"p[{layout.step(r * M) + other}]"
+        ${part}[${b * R + r}] = ${(f"at[{layout.step(r * M) + other}]"
             if layout.even(M)
             else f"numbers[{layout.place(f'(j + {r * M})', stage.slot)} + {other}]")};
 % endfor

@@ -1,7 +1,8 @@
 ## Rows of a source of fft/group in global memory, loaded as numbers (re, im).
 ##
 ##   load(source, planes, all, sure, tag)
-##       load_row(x, i, lane, live, sign, ...): row i of a lane, or of two real lanes that form one complex lane
+##       load_row(x, i, lane, live, sign, ...): row i of a lane, or of two real lanes (planes is 2) that form one
+##       complex lane
 ##
 ## source    ops.fft.passes.RenderedOperand          tag    a suffix of the functions
 ## x         the pointer to the row.  For the form folded there is a parameter `mirrored`: if it is true, x points to
@@ -12,7 +13,9 @@
 ## first     an existing number that is read in the place of a missing one, for the same reason
 ## sign      -1 if the exponents of the transform are positive; then real and imaginary parts are exchanged
 ##
-## The form half reads two rows, i and n - i.  Other forms, limits and factors: see _cpu_load; all: see _group_places.
+## product, exchanged, conjugate_if: see _group_numbers.  The form half reads two rows, i and n - i: `mirror` is the
+## second one.  all: whether every row of every lane exists, so that none is compared with a limit.  Other forms, limits
+## and factors, which are described by the further arguments (_group_places: fixed): see _cpu_load.
 <%namespace name="rows" file="/fft/_group_places.cl.mako"/>
 <%def name="load(source, planes, all, sure, tag)">
 <%
@@ -57,18 +60,18 @@ static inline pair_t load_row${tag}(__global const real_t *x, long i, long lane$
 % endif
 % if planes == 2 and source.form != "folded":
 % if sure:
-    const pair_t w = element${tag}(x + ${source.components} * (live > 1 ? lane_step : 0), i,
+    const pair_t second = element${tag}(x + ${source.components} * (live > 1 ? lane_step : 0), i,
         lane + (live > 1)${rows.arguments(source, all)}${first_argument});
 % else:
-    const pair_t w = live > 1 ? element${tag}(x + ${source.components} * lane_step, i,
+    const pair_t second = live > 1 ? element${tag}(x + ${source.components} * lane_step, i,
         lane + 1${rows.arguments(source, all)}${first_argument}) : (pair_t)(0, 0);
 % endif
 % if half:
     const bool self_mirrored = i == 0 || 2 * i == n;  // row n - i is row i, so both transforms are real there
-    *mirror = exchanged((pair_t)(v.x + w.y, w.x - v.y), sign);
-    v = self_mirrored ? (pair_t)(v.x, w.x) : (pair_t)(v.x - w.y, v.y + w.x);
+    *mirror = exchanged((pair_t)(v.x + second.y, second.x - v.y), sign);
+    v = self_mirrored ? (pair_t)(v.x, second.x) : (pair_t)(v.x - second.y, v.y + second.x);
 % else:
-    v.y = w.x;
+    v.y = second.x;
 % endif
 % endif
     return exchanged(v, sign);

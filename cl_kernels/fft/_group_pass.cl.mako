@@ -1,12 +1,15 @@
-## One pass of the kernel fft/group, which has one or two passes.
+## One pass of the kernel fft/group, which has one or two passes.  pass_: its description, see there; plan: GroupShape.
 ##
-##   define(p)                 define the functions of the pass
-##   body(p, rank, number)     compute the transforms of work-group `number` of the pass
-##   branch(p, rank, number)   the body for one of two passes, whose kernel parameters have the suffix p.tag; the
-##                             parameters that the body reads are declared first, without the suffix
+##   define(pass_)                 define the functions of the pass
+##   body(pass_, rank, number)     compute the transforms of work-group `number` (C text): read, stages, store
+##   branch(pass_, rank, number)   the body for one of two passes, whose kernel parameters have the suffix pass_.tag;
+##                                 those that the body reads are declared first, without the suffix
+##
+## The body declares: t0, slot0: the work-item's index in its transform, and its transform of the group's, in the first
+## stage; t, slot: in the others; lane0, lanes_here: the group's first lane, and its lanes; re, im: the work-item's
+## numbers: number r of its butterfly b at b R + r.  rank: batch axes.
 <%!
 import re
-
 from portable_gpu.codegen import axes
 %>
 <%namespace name="rows" file="/fft/_group_places.cl.mako"/>
@@ -19,72 +22,69 @@ from portable_gpu.codegen import axes
 <%namespace name="cyclic" file="/fft/_group_cyclic.cl.mako"/>
 <%namespace name="chirps" file="/fft/_group_chirps.cl.mako"/>
 <%namespace name="local" file="/fft/_group_exchange.cl.mako"/>
-<%def name="define(p)">
-${stages.define(p.plan, p.tag)}
-% if p.source.form != "packed":
-${source_rows.load(p.source, p.planes, p.all_in, p.sure, p.tag)}
+<%def name="define(pass_)">
+${stages.define(pass_.plan, pass_.tag)}
+% if pass_.source.form != "packed":
+${source_rows.load(pass_.source, pass_.planes, pass_.all_in, pass_.sure, pass_.tag)}
 % endif
-${result_rows.put(p.result, p.planes, p.twisted and p.plan.staged_target, p.all_out, p.tag)}
-% if p.result.form == "split":
-${split.define(p.result, p.all_out, p.tag)}
+${result_rows.put(pass_.result, pass_.planes, pass_.twisted and pass_.plan.staged_target, pass_.all_out, pass_.tag)}
+% if pass_.result.form == "split":
+${split.define(pass_.result, pass_.all_out, pass_.tag)}
 % endif
 </%def>
 
-<%def name="branch(p, rank, number)">
+<%def name="branch(pass_, rank, number)">
 <%
-text = capture(body, p, rank, number)
-read = set(re.findall(r"\w+", text))
+text = capture(body, pass_, rank, number)
+words = set(re.findall(r"\w+", text))
 %>\
-% for parameter in p.parameters(rank):
-% if parameter.name in read:
-        ${"" if parameter.scalar is None else "const "}${parameter} = ${parameter.name}${p.tag};
-% endif
+% for parameter in (parameter for parameter in pass_.parameters(rank) if parameter.name in words):
+        ${"" if parameter.scalar is None else "const "}${parameter} = ${parameter.name}${pass_.tag};
 % endfor
 ${text}\
 </%def>
 
-## Run `stages` with exchanges between them.  used: whether local memory was used before.
-<%def name="transform(p, stage_list, used)">
-<% plan = p.plan %>\
+## Run the stages of a list, by butterflies in registers, with exchanges between them.  w{number}: a stage's roots.
+## used: whether local memory was used before.
+<%def name="transform(pass_, stage_list, used)">
     {
-    stage${stage_list[0].number}${p.tag}(re, im);
+    stage${stage_list[0].number}${pass_.tag}(re, im);
 % for before, stage in zip(stage_list, stage_list[1:]):
-% if p.early:
-${stages.roots(plan, stage)}\
+% if pass_.early:
+${stages.roots(pass_.plan, stage)}\
 % endif
-${local.exchange(plan, before, stage, used or before is not stage_list[0])}\
-% if not p.early:
-${stages.roots(plan, stage)}\
+${local.exchange(pass_.plan, before, stage, used or before is not stage_list[0])}\
+% if not pass_.early:
+${stages.roots(pass_.plan, stage)}\
 % endif
-    stage${stage.number}${p.tag}(re, im, w${stage.number});
+    stage${stage.number}${pass_.tag}(re, im, w${stage.number});
 % endfor
     }
 </%def>
 
-<%def name="body(p, rank, number)">
+<%def name="body(pass_, rank, number)">
 <%
-plan, planes, sides = p.plan, p.planes, {"x": p.source, "y": p.result}
+plan, planes, sides = pass_.plan, pass_.planes, {"x": pass_.source, "y": pass_.result}
 first, last = plan.stages[0], plan.final
-fixed_x = capture(rows.fixed, "x", p.source, p.all_in)
-if not p.all_in and p.source.form != "folded":
+# C text of the arguments that all calls of load_row and put have.
+fixed_x = capture(rows.fixed, "x", pass_.source, pass_.all_in)
+if not pass_.all_in and pass_.source.form != "folded":
     fixed_x += ", x"
-fixed_y = capture(rows.fixed, "y", p.result, p.all_out)
-if not p.all_out:
-    fixed_y += ", y_first, " + ("y_begin - y_number" if p.result.stepped else "y_begin")
-if p.result.times:
+fixed_y = capture(rows.fixed, "y", pass_.result, pass_.all_out)
+if not pass_.all_out:
+    fixed_y += ", y_first, " + ("y_begin - y_number" if pass_.result.stepped else "y_begin")
+if pass_.result.times:
     fixed_y += ", times, t_row, t_lane, t_conjugate"
 
 def number_of(slot, plane=0):
-    """C expression of the number l of a lane in its twiddle factors exp(-2 pi i k l / whole) between two passes."""
+    """C text of the number l in the twiddle factors exp(-2 pi i k l / whole) of lane planes * slot + plane."""
     lane = f"min(lane0 + {planes} * {slot} + {plane}, lanes - 1)"
-    if p.by_batch:
+    if pass_.by_batch:
         return f"(ulong)(batch_item % batch{rank - 1}_size)"
-    return f"(ulong)(x_number + {lane})" if p.source.stepped else f"(ulong){lane}"
+    return f"(ulong)(x_number + {lane})" if pass_.source.stepped else f"(ulong){lane}"
 %>\
     const uint ${plan.order(plan.before, first)};
-% if last.number > 0:
-    const uint ${plan.order(plan.after, last)};
-% endif
+    ${f"const uint {plan.order(plan.after, last)};" if last.number > 0 else ""}
     const uint across = (lanes + ${plan.slots * planes - 1}) / ${plan.slots * planes};  // groups side by side
     const uint batch_item = ${number} / across;
     const long lane0 = (long)(${number} % across) * ${plan.slots * planes};
@@ -96,25 +96,25 @@ def number_of(slot, plane=0):
     __global ${"const " if name == "x" else ""}real_t *${name} = ${name}_in + ${side.components} * (${name}_offset\
 ${"".join(f" + {at} * {name}_batch{d}" for d, at in enumerate(axes.digits("batch", rank, "batch_item")))});
 % endfor
-% if p.result.times:
+% if pass_.result.times:
     __global const pair_in_memory_t *times = t_in
         + t_offset${"".join(f" + {at} * t_batch{d}" for d, at in enumerate(axes.digits("batch", rank, "batch_item")))};
 % endif
     real_t re[${plan.numbers_per_item}], im[${plan.numbers_per_item}];
-${side_in.read(plan, p.source, planes, fixed_x, p.tag, p.sure, rank if p.ahead else 0)}\
-% if p.twists:
-${stages.load_twists(plan, p.result.form, number_of)}\
+${side_in.read(plan, pass_.source, planes, fixed_x, pass_.tag, pass_.sure, rank if pass_.ahead else 0)}\
+% if pass_.twists:
+${stages.load_twists(plan, pass_.result.form, number_of)}\
 % endif
 % if plan.cyclic:
 ${cyclic.read_zeroth(plan)}\
 % endif
-${transform(p, plan.stages, plan.staged_source or p.ahead)}\
+${transform(pass_, plan.stages, plan.staged_source or pass_.ahead)}\
 % if plan.back:
 ${(cyclic if plan.cyclic else chirps).multiply_spectrum(plan)}\
-${transform(p, plan.back, True)}\
+${transform(pass_, plan.back, True)}\
 % endif
 % if plan.chirp:
 ${chirps.multiply_result(plan)}\
 % endif
-${side_out.write(plan, p.result, planes, number_of if p.twisted else None, p.twists, fixed_y, p.tag)}\
+${side_out.write(plan, pass_.result, planes, number_of if pass_.twisted else None, pass_.twists, fixed_y, pass_.tag)}\
 </%def>

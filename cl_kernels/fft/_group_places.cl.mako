@@ -1,5 +1,6 @@
-## Positions of the rows of a side, which is a source or a result of fft/group, in global memory; and those arguments of
-## load_row and put that describe them.  name: x or y.
+## A part of fft/group: positions in global memory of the rows of a side, which is a source (name x) or a result (y);
+## and those arguments of load_row and put that describe them.  side: RenderedOperand.  All results are C text; row,
+## lane, s{u} and i{u} (slot and row of number u of a work-item) are C text too.  Strides and limits: PassOperand.
 ##
 ##   place(name, side, row, lane)     the pointer to a row of a lane
 ##   begin(name, side, row, lane)     declare <name>_at, this pointer; for the form folded also <name>_end, its mirror

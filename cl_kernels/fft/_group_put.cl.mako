@@ -1,14 +1,15 @@
-## Rows of a result of fft/group, stored in global memory.
+## A part of fft/group: rows of a result, stored in global memory.
 ##
 ##   put(result, planes, twisted, all, tag)
-##       put(y, k, lane, live, sign, scale, ..., v): store v as row k of a lane, or of two real lanes that form one
-##       complex lane
+##       put(y, k, lane, live, sign, scale, ..., v): store v as row k of a lane, or of two real lanes (planes is 2) that
+##       form one complex lane
 ##
-## Arguments as in _group_load.  The form half stores two rows, k and n - k.  Of a cropped result, rows before `first`
-## are not stored; in row k, lanes before begin - k * limit_row are not stored either.  For the form folded there is a
-## parameter `mirrored`: if it is true, y points to the number that is the conjugate of v.
-## times     whether numbers are multiplied by those of t
-## twisted   whether row k of lane l is multiplied by exp(-2 pi i k l / whole)
+## product, exchanged, conjugate_if: see _group_numbers.  y points to the row; the further arguments (_group_places:
+## fixed) say which rows exist.  Others as in _group_load.  The form half stores two rows, k and n - k.  Of a cropped
+## result, rows before `first` are not stored; in row k, lanes before begin - k * limit_row are not stored either.  For
+## the form folded there is a parameter `mirrored`: if it is true, y points to the number that is the conjugate of v.
+## times     whether numbers are multiplied by those of t, which are conjugated if t_conjugate is 1
+## twisted   whether row k of lane l is multiplied by `root`, exp(-2 pi i k l / whole); `second`: that of lane l + 1
 <%namespace name="rows" file="/fft/_group_places.cl.mako"/>
 <%def name="put(result, planes, twisted, all, tag)">
 <%
@@ -58,15 +59,15 @@ static inline void put${tag}(__global real_t *y, long k, long lane${mirrored_par
     v = exchanged(v, sign) * scale;
 % if result.form == "half":
     mirror = exchanged(mirror, sign) * scale;
-    const pair_t a = (pair_t)(v.x + mirror.x, v.y - mirror.y) / 2;
-    const pair_t b = (pair_t)(v.y + mirror.y, mirror.x - v.x) / 2;
+    const pair_t of_lane = (pair_t)(v.x + mirror.x, v.y - mirror.y) / 2;
+    const pair_t of_second = (pair_t)(v.y + mirror.y, mirror.x - v.x) / 2;
 % endif
     if (live > 0)
-        put_element${tag}(y, k, lane${mirrored_argument}, ${"a" if result.form == "half" else "v"}${fixed});
+        put_element${tag}(y, k, lane${mirrored_argument}, ${"of_lane" if result.form == "half" else "v"}${fixed});
 % if planes == 2 and result.form in ("half", "real"):
     if (live > 1)
         put_element${tag}(y + ${result.components} * lane_step, k, lane + 1,
-            ${"b" if result.form == "half" else "v.yx"}${fixed.replace(", root",
+            ${"of_second" if result.form == "half" else "v.yx"}${fixed.replace(", root",
             ", second") if result.form == "half" else fixed});
 % endif
 }

@@ -1,8 +1,11 @@
-## Store the results of the last stage of fft/group, which are in registers, in the target.
+## A part of fft/group: store the results of the last stage, which are in registers, in the target.
 ##
 ##   write(plan, result, planes, number_of, loaded, fixed, tag)
 ##       result, planes, tag: as in group.  fixed: see _group_places.  number_of(slot, plane): the number l of the
 ##       twiddle factors, if there are any; loaded: whether load_twists (_group_stages) has loaded them
+## product, with_sign, root_of, remaining: see _group_numbers.  In scope (_group_pass): lane0, the group's first lane;
+## lanes_here, lanes of the group; re, im: number r of the work-item's butterfly b at b R + r.  Of a staged target, a
+## work-item stores numbers u = 0, 1 ... : slot s{u}, row i{u}.
 <%namespace name="cyclic" file="/fft/_group_cyclic.cl.mako"/>
 <%namespace name="local" file="/fft/_group_exchange.cl.mako"/>
 <%namespace name="rows" file="/fft/_group_places.cl.mako"/>
@@ -83,8 +86,7 @@ for bit in bits:
 ## Store the numbers of a work-item, which are in local memory.  all_here: whether all lanes of the group exist.
 <%def name="staged(plan, result, planes, number_of, loaded, fixed, tag, all_here)">
 <%
-count, layout, half = plan.rows(result.form), plan.natural, result.form == "half"
-folded = result.form == "folded"
+count, layout, half, folded = plan.rows(result.form), plan.natural, result.form == "half", result.form == "folded"
 numbers_of_item = range(plan.at_once(result.form))
 conditions = [plan.there(plan.target_across, count, u) for u in numbers_of_item]
 %>\
@@ -99,17 +101,15 @@ s = f"min(s{u}, {plan.slots - 1}u)" if "s" in conditions[u] else f"s{u}"
         const uint at${u} = ${layout.place(i, s)};
         const pair_t v${u} = (pair_t)(numbers[at${u}], numbers[at${u} + ${layout.size}]);
 % if half:
-        const uint m${u} = ${layout.place(f"(i{u} ? {plan.n_in_text} - {i} : 0)", s)};
-        const pair_t mirror${u} = (pair_t)(numbers[m${u}], numbers[m${u} + ${layout.size}]);
+        const uint mirror_at${u} = ${layout.place(f"(i{u} ? {plan.n_in_text} - {i} : 0)", s)};
+        const pair_t mirror${u} = (pair_t)(numbers[mirror_at${u}], numbers[mirror_at${u} + ${layout.size}]);
 % endif
 % endfor
 % for u in numbers:
         ${f"if ({conditions[u]}) " if conditions[u] else ""}{
             const long lane = lane0 + ${planes} * s${u};
 <% mirrored = rows.module.mirrored("y", result, f"i{u}", "lane") if folded else "" %>\
-% if number_of:
-${twist(plan, result.form, planes, number_of, loaded, u)}\
-% endif
+${twist(plan, result.form, planes, number_of, loaded, u) if number_of else ""}\
             put${tag}(${rows.staged_place("y", plan, result, planes, u, mirrored)}, i${u},
                 lane${", " * folded}${mirrored}, ${planes if all_here else f"remaining({planes} * s{u}, lanes_here)"},
                 sign, scale${fixed}, v${u}${f", mirror{u}" if half else ""}${"".join(f", root{p}"

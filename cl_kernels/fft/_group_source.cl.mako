@@ -1,10 +1,13 @@
-## Read a source of fft/group to the registers of the first stage.  In a transform by chirps the numbers are multiplied
-## by the chirp; in a cyclic convolution they are permuted.
+## A part of fft/group: read a source to the registers of the first stage.  In a transform by chirps the numbers are
+## multiplied by the chirp; in a cyclic convolution they are permuted.
 ##
 ##   read(plan, source, planes, fixed, tag, sure, ahead_rank)     set re and im
 ##       fixed: see _group_places.  sure: see _group_load.  ahead_rank: the rank of _group_ahead, or 0 without it
 ##
-## The work-items of butterflies read their rows from global memory, or, if the source is staged, from local memory.
+## The work-items of butterflies read their rows from global memory, or, if the source is staged, from local memory.  A
+## work-item copies the numbers u = 0, 1 ... of a staged source: slot s{u}, row i{u}; layout: _group_exchange.
+## In scope (_group_pass): lane0, the group's first lane; lanes_here, lanes of the group; re, im: number r of the
+## work-item's butterfly b at b R + r, whose row is .item + b * items + r * count.
 <%namespace name="ahead" file="/fft/_group_ahead.cl.mako"/>
 <%namespace name="chirps" file="/fft/_group_chirps.cl.mako"/>
 <%namespace name="cyclic" file="/fft/_group_cyclic.cl.mako"/>
@@ -104,8 +107,8 @@ mirrored = rows.module.mirrored("x", source, f"i{u}", f"lane0 + {planes} * s{u}"
             numbers[at] = v${u}.x, numbers[at + ${layout.size}] = v${u}.y;
 % if half:
             if (i${u} > 0 && 2 * i${u} < ${plan.n_in_text}) {
-                const uint m = ${layout.place(f"({plan.n_in_text} - i{u})", f"s{u}")};
-                numbers[m] = mirror${u}.x, numbers[m + ${layout.size}] = mirror${u}.y;
+                const uint mirror_at = ${layout.place(f"({plan.n_in_text} - i{u})", f"s{u}")};
+                numbers[mirror_at] = mirror${u}.x, numbers[mirror_at + ${layout.size}] = mirror${u}.y;
             }
 % endif
         }

@@ -9,6 +9,9 @@
 ##                                        the butterflies j and M - j of the last stage, so that it has both numbers
 ##                                        of a pair: Z[j + r M] and Z[n - j - r M].  Work-item 0 has the butterflies 0
 ##                                        and M / 2, because both numbers of their pairs are in one butterfly.
+## M, R: butterflies (count) and radix of the stage.  re, im: number r of the work-item's butterfly b at b R + r.
+## product, with_sign, remaining: see _group_numbers.  In scope (_group_pass): lane0, the group's first lane;
+## lanes_here, its lanes; y_at: the line's result 0.
 <%namespace name="local" file="/fft/_group_exchange.cl.mako"/>
 <%namespace name="rows" file="/fft/_group_places.cl.mako"/>
 <%def name="read(plan, source)">

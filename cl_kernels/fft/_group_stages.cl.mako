@@ -3,12 +3,14 @@
 ##   inputs of butterfly j < M = n / R of a stage of radix R     rows j, j + M, j + 2 M ...
 ##   its results                                                 rows (j / N) N R + j % N + r N,  r = 0 .. R-1
 ##
-## N is the product of the radices of the previous stages (Stockham).  Input r is multiplied by the root
-## exp(-2 pi i (j % N) r / (N R)).  Tables have the roots for r = 1, 2, 4 and 8; others are products of two.  In a
-## convolution, which needs registers, each root is computed from a few others just before it is used.
+## N is the product of the radices of the previous stages (Stockham).  re, im: number r of the work-item's butterfly b
+## at b R + r.  Input r is multiplied by the root exp(-2 pi i (j % N) r / (N R)).  Tables have the roots for r = 1, 2, 4
+## and 8; others are products of two.  In a convolution, which needs registers, each root is computed from a few others
+## just before it is used.
 ##
 ##   define(plan, tag)     stage0(re, im, w), stage1(re, im, w) ...: a work-item's butterflies, by its roots
-##   roots(plan, stage)                  declare w<number>: the roots of the butterflies t, t + items, ... of a stage
+##   roots(plan, stage)                  declare w<number>: the roots of the butterflies t, t + items, ... of a stage,
+##                                       each with `bits` roots, those for r = 1, 2, 4 ...
 ##   load_twists(plan, form, lane)       compute `twists` in local memory: the factors exp(-2 pi i k l / whole) of
 ##                                       row k of lane l of the last stage's results, for the first row of each
 ##                                       butterfly (of a staged target: of a work-item's rows), and for steps from
@@ -27,6 +29,7 @@ static inline void twist${stage.number}${tag}(real_t *re, real_t *im, const pair
 <% together, low = (1, 4 if R > 8 else 2) if plan.back else (R, R) %>\
 % for begin in range(0, R, together):
 % for r in range(max(begin, 1), begin + together):
+## Root r is the product of roots `high` and r - high.
 <% high = r - r % low if r > low and r % low else 1 << (r.bit_length() - 1) %>\
 % if r & (r - 1):
     w[${r}] = product(w[${high}], w[${r - high}]);
@@ -68,9 +71,10 @@ static inline void stage${stage.number}${tag}(real_t *re, real_t *im${", const p
 last, M, steps = plan.final, plan.final.count, plan.steps(form) * plan.slots
 step = plan.items if plan.staged_target else M
 %>\
-    for (uint e = id; e < ${steps}; e += ${plan.group})
-        twists[e] = root_of(((ulong)${step} << e / ${plan.slots}) * ${lane(f"(e % {plan.slots})")}, coarse, fine,
-            shift);
+    // Steps of 2^bit rows, for each bit and slot; behind them the first row of each work-item.
+    for (uint index = id; index < ${steps}; index += ${plan.group})
+        twists[index] = root_of(((ulong)${step} << index / ${plan.slots}) * ${lane(f"(index % {plan.slots})")}, coarse,
+            fine, shift);
 % if plan.staged_target:
     twists[${steps} + id] = root_of((ulong)(id / ${plan.slots}) * ${lane(f"(id % {plan.slots})")}, coarse, fine, shift);
 % else:

@@ -10,6 +10,8 @@
 ##
 ##   counters  | next ticket | groups of the second pass that have waited | for each part: finished groups |
 ##
+## In scope: id, the local id; counters: the words above, zero at the start; parts, groups0, groups1, lag: arguments.
+##
 ##   define()              task_of(...): the pass of a ticket, and the work-group of that pass
 ##   take()                declare `second` (the pass), `number` (the group) and `finished` (the counter of the part)
 ##   wait()                wait until the first pass of the part is finished
@@ -28,11 +30,11 @@ static inline uint2 task_of(uint ticket, uint parts, uint groups0, uint groups1,
     const uint both = groups0 + groups1;
     if (ticket >= (parts - lag) * both)
         return (uint2)(1, ticket - (parts - lag) * groups0);
-    const uint round = ticket / both, k = ticket % both;  // a round has the groups of a part of each pass
-    const uint firsts = (uint)((ulong)k * groups0 / both);  // groups of the first pass before, in this round
-    if ((uint)((ulong)(k + 1) * groups0 / both) > firsts)
+    const uint round = ticket / both, place = ticket % both;  // a round has the groups of a part of each pass
+    const uint firsts = (uint)((ulong)place * groups0 / both);  // groups of the first pass before, in this round
+    if ((uint)((ulong)(place + 1) * groups0 / both) > firsts)
         return (uint2)(0, (round + lag) * groups0 + firsts);
-    return (uint2)(1, round * groups1 + k - firsts);
+    return (uint2)(1, round * groups1 + place - firsts);
 }
 </%def>
 

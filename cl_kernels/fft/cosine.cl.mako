@@ -19,7 +19,8 @@
 ##           after    y[k] = -Im v[k + 1]
 ##
 ## kind  as above: two, three, one are DCTs of types II, III, I; four and odd are of type IV; sine is the DST of type I
-## stage  before or after      real  the Element      rank  batch axes
+## stage  before or after      real  the Element      rank  batch axes      edge  a factor of the outer numbers
+## In the text: a, b  the line's numbers in x and in y;  r  number k of b;  u, v  numbers of the line
 ## reversed, alternating  arguments that make sine transforms of cosine transforms: see `number`
 ## A work-item takes `chunk` of the `numbers` of a line; adjacent work-items have adjacent lines.  Launch: `items`.
 <%include file="/common/prelude.cl.mako"/>
@@ -62,13 +63,13 @@ void ${kernel(stage)}
 % elif kind == "sine":
         r[0] = k == 0 || k == n + 1 ? 0 : k <= n ? X(k - 1) : -X(2 * n + 1 - k);
 % elif kind == "three":
-        const real_t u = X(k), v = k ? X(n - k) : 0, c = w[2 * k], d = w[2 * k + 1];
-        r[0] = c * u - d * v, r[1] = -d * u - c * v;
+        const real_t u = X(k), v = k ? X(n - k) : 0, root_re = w[2 * k], root_im = w[2 * k + 1];
+        r[0] = root_re * u - root_im * v, r[1] = -root_im * u - root_re * v;
 % else:
         const real_t u = ${"X(2 * k)" if kind == "four" else "X(k)"},
             v = ${"X(n - 1 - 2 * k)" if kind == "four" else "0"};
-        const real_t c = w[2 * k], d = w[2 * k + 1];
-        r[0] = u * c - v * d, r[1] = u * d + v * c;
+        const real_t root_re = w[2 * k], root_im = w[2 * k + 1];
+        r[0] = u * root_re - v * root_im, r[1] = u * root_im + v * root_re;
 % endif
 % else:
 % if kind == "two":
@@ -80,8 +81,8 @@ void ${kernel(stage)}
 % elif kind == "four":
         const long j = k % 2 ? (n - 1 - k) / 2 : k / 2;
         __global const real_t *p = a + 2 * j * x_step;
-        const real_t c = w[n + 2 * j], d = w[n + 2 * j + 1];
-        real_t result = k % 2 ? -2 * (p[0] * d + p[1] * c) : 2 * (p[0] * c - p[1] * d);
+        const real_t root_re = w[n + 2 * j], root_im = w[n + 2 * j + 1];
+        real_t result = k % 2 ? -2 * (p[0] * root_im + p[1] * root_re) : 2 * (p[0] * root_re - p[1] * root_im);
 % elif kind == "odd":
         __global const real_t *p = a + 2 * k * x_step;
         real_t result = 2 * (p[0] * w[2 * (n + k)] - p[1] * w[2 * (n + k) + 1]);

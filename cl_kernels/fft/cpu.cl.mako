@@ -10,9 +10,12 @@
 ##                  layout of lanes), planes (transforms in a lane), twisted (whether rows of the result are multiplied
 ##                  by roots of one: Cooley and Tukey's twiddles, before the second pass of a long transform); the last
 ##                  result may be multiplied by an array t, number by number (result.times)
-## policy           CpuFftPolicy            radices          of the stages
+## policy           CpuFftPolicy; V: lanes of a vector          radices  of the stages, all passes together
 ## rank             batch axes in addition to the lanes
-## Arguments of a side, x or y: see PassOperand there.  Of pass k: n{k}, lanes{k}; tables order, roots, fine, coarse.
+## Arguments of a side, x or y: see PassOperand there.  Of pass k: n{k} rows, lanes{k}; order{k}: the radices of its
+## stages, then, from ORDER_AT on, the row of each result; roots{k}: see _stages; fine{k}, coarse{k}: see _cpu_fetch.
+## size: vectors of a work-item's scratch memory s.  A strip has the V * planes lanes from `lane` on, `live` of which
+## exist.  x0, y0, t0: the arrays at the strip's batch item; u, v: `between` as a source and as a target.
 ##
 ## Two real transforms are computed as one complex transform: their numbers are re and im, and row k of both results is
 ## computed from the rows k and n - k.  For the inverse direction (flip), re and im are exchanged on both sides.
@@ -49,7 +52,7 @@ void ${kernel("fft")}
 <%
 both = len(passes) == 2
 outer = {"x": passes[0].source, "y": passes[-1].result}
-names = [("x", "v"), ("u", "y")] if both else [("x", "y")]
+names = [("x", "v"), ("u", "y")] if both else [("x", "y")]  # source and target of each pass
 times = passes[-1].result.times
 %>
 % if len(launches) > 1:
@@ -75,32 +78,34 @@ times = passes[-1].result.times
 % endif
 % for k, pass_ in enumerate(passes):
 <%
-a, b = names[k]
-W = V * pass_.planes
+side_in, side_out = names[k]
+first_in, first_out = ("x0" if side_in == "x" else side_in), ("y0" if side_out == "y" else side_out)
+strip_lanes = V * pass_.planes
 load_number = loads.index((pass_.source, pass_.planes))
 store_number = stores.index((pass_.result, pass_.planes, pass_.twisted))
-load_arguments = f"{a}_rows, {a}_row, {a}_lane, lane, live, {a}_limit, {a}_limit_row"
-load_arguments += f", {a}_factor" if pass_.source.factor else ""
+load_arguments = f"{side_in}_rows, {side_in}_row, {side_in}_lane, lane, live, {side_in}_limit, {side_in}_limit_row"
+load_arguments += f", {side_in}_factor" if pass_.source.factor else ""
 result, minus_number = pass_.result, " - y_number" if pass_.result.stepped else ""
-limit = f"{b}_limit{2 * minus_number if result.form == 'folded' else minus_number}"
-store_arguments = f"{b}_rows, {b}_row, {b}_lane, lane, live, {limit}, {b}_limit_row"
-store_arguments += f", y_first, y_begin{minus_number}" if b == "y" else ", 0, 0"
-store_arguments += (", y_limit_batch" if result.stepped else "") + (f", {b}_factor" if result.factor else "")
+# Numbers count from that of row 0 of lane 0; a folded row's limit from twice that, so the text occurs twice.
+limit = f"{side_out}_limit{2 * minus_number if result.form == 'folded' else minus_number}"
+store_arguments = f"{side_out}_rows, {side_out}_row, {side_out}_lane, lane, live, {limit}, {side_out}_limit_row"
+store_arguments += f", y_first, y_begin{minus_number}" if side_out == "y" else ", 0, 0"
+store_arguments += (", y_limit_batch" if result.stepped else "") + (f", {side_out}_factor" if result.factor else "")
 store_arguments += ", t0 + 2 * lane * t_lane, t_row, t_lane, t_conjugate" if pass_.result.times else ""
-store_arguments += f", fine{k}, coarse{k} + lane / {W} * 2 * n{k}" if pass_.twisted else ""
+store_arguments += f", fine{k}, coarse{k} + lane / {strip_lanes} * 2 * n{k}" if pass_.twisted else ""
 %>
 % if both:
-        for (long lane = 0; lane < lanes${k}; lane += ${W}) {
+        for (long lane = 0; lane < lanes${k}; lane += ${strip_lanes}) {
 % else:
         {
-            const long lane = strip % across * ${W};
+            const long lane = strip % across * ${strip_lanes};
 % endif
-            const long live = minimum(lanes${k} - lane, ${W});
+            const long live = minimum(lanes${k} - lane, ${strip_lanes});
             load_rows${load_number}(s, n${k}, flip,
-                ${a}${"0" if a == "x" else ""} + ${pass_.source.components} * lane * ${a}_lane, ${load_arguments});
+                ${first_in} + ${pass_.source.components} * lane * ${side_in}_lane, ${load_arguments});
             transform(s, roots${k}, order${k}, n${k});
             store${store_number}(s, order${k} + ORDER_AT, n${k}, flip, ${"scale" if k + 1 == len(passes) else "1"},
-                ${b}${"0" if b == "y" else ""} + ${pass_.result.components} * lane * ${b}_lane, ${store_arguments});
+                ${first_out} + ${result.components} * lane * ${side_out}_lane, ${store_arguments});
         }
 % endfor
     }

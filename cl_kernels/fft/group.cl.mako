@@ -2,7 +2,8 @@
 ##
 ##      source ──load──▶ stage 0 ──local memory──▶ stage 1 ──local memory──▶ ... last stage ──put──▶ target
 ##
-##      work-item (t, slot)      holds butterflies t, t + items ... of a stage, for the transform of its slot;
+##      work-item (t, slot)      holds butterflies t, t + items ... of a stage, for the group's transform `slot`, as
+##                               numbers (re, im): number r of butterfly b is re[b R + r], im[b R + r];
 ##                               neighbours are along slots if lanes are adjacent in memory, else along t
 ##
 ## Work-items change between these two orders at the first exchange.  A side is staged in local memory if only a few
@@ -43,6 +44,7 @@
 <%
 suffix = "" if real.needs_fp64 else "f"
 joined = len(passes) == 2 and not alone
+# Numbers of local memory, of each pass that needs some: `numbers`, one component after the other, and `twists`.
 local = [p.plan.local_numbers for p in passes if len(p.plan.stages) > 1 or p.plan.staged_source or p.plan.staged_target]
 twists = [p.twists for p in passes if p.twists]
 %>
