@@ -1,8 +1,11 @@
-## Arguments of the kernels of convolutions, and defs for positions and items.  Strides count elements; axes of space
-## are 0 to 2, and convolutions along fewer axes have extents of 1 in front.
+## The arguments of all kernels of convolutions, and defs for positions and items.  Strides count elements.  Axes of
+## space are 0 to 2, slowest first; convolutions along fewer axes have extents of 1 in front.  In all kernels n is an
+## image, o or k a channel of t, i or c a channel of s, q a place of t and r a tap of the filter (along axis 0, 1 or 2);
+## at0, at1: the places of an item along axes 0 and 1; p0, p1, p2: the positions that a tap reads in s.
 ##
 ##   s, t, f     source; result, or in gradients by the weights the gradient of y; filters, or their gradient
 ##   bias, adds_bias, bias_step      the bias of each channel of t, whether there is one, and its stride
+##   s_offset                        the first element of s in its buffer; those of other arrays alike
 ##   s_batch, s_channel, s_axis0     strides of s from image to image, between channels, along an axis; those of t alike
 ##   f_group, f_out, f_in            strides of f between groups, and in a group between channels of t, and of s
 ##   s0_size, t0_size, taps0         extents of s, of t and of the filter along an axis
@@ -16,8 +19,9 @@
 ## (name, extent), of which the last changes fastest.  A kernel of items is launched with a work-item for each item on
 ## GPUs, and with groups of one work-item, of `each` items, on CPUs.
 
-## place: declare `name`, the position along axis `c` that tap `r` reads for the result at `at`.  Execute the statement
-## `otherwise` if the position is outside the source or between its elements.  divided: whether divisors may exceed 1.
+## place: declare `name`, the position in s along axis `c` that tap `r` (C text) reads for the result at `at` (C text).
+## Execute the statement `otherwise` if the position is outside of s or between its elements.  divided: whether divisors
+## may exceed 1.
 <%def name="place(name, c, at, r, I, divided, otherwise='continue')">\
         ${I} ${name} = ${at} * step${c} + ${r} * tap_step${c} + shift${c};
 % if divided:
@@ -32,7 +36,7 @@
 ## The attribute of a kernel of items: PoCL compiles groups of one work-item fastest.
 <%def name="of_group()">${"__attribute__((reqd_work_group_size(1, 1, 1)))" if target.is_cpu else ""}</%def>
 
-## Begin the block of an item, whose closing brace the kernel has.
+## Begin the block of an item, whose closing brace the kernel has.  each: C text, items of a work-item of a CPU.
 <%def name="items(I, each)">\
 % if target.is_cpu:
     const ${I} begin = get_global_id(0) * ${each}, stop = min(begin + ${each}, items);
@@ -44,7 +48,7 @@
 % endif
 </%def>
 
-## Declare the coordinates of an item by its number: one for each (name, extent) of `order`.
+## Declare the coordinates of an item by its number (C text): one variable for each (name, extent) of `order`.
 <%def name="digits(number, order, I)">\
     ${I} rest_of_digits = ${number};
 % for name, extent in reversed(order[1:]):

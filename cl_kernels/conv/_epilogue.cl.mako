@@ -1,13 +1,14 @@
 ## The epilogue (common/epilogue) in the kernels of convolutions that store results by image, channel and places.
 ##
-##   define(elem, finish)              define the functions; none if `finish` (codegen's Finish) is None
+##   define(elem, finish)              define the functions; none if `finish` (codegen.epilogue.Finish) is None
 ##   image(finish, n, channel, at0)    declare pointers e0_image, ... to the epilogue's arrays in image n, from
 ##                                     `channel` on, at position at0 of axis 0
 ##   line(finish, at1)                 declare e0, ..., pointers to position at1 of axis 1, in a scope inside image's
 ##   applied(finish, v, width, place)  C expression of `width` values v, as a vector, with the epilogue applied; value k
 ##                                     is at the row and the column of place(k)
-##   strip(finish, sums, width, wide)  apply the epilogue to the sums of results from q on, in line at1, of `width`
-##                                     places or of `wide` channels
+##   strip(finish, sums, width, wide)  apply the epilogue to the variables `sums`: results from place q on, in line at1;
+##                                     each is one vector of `width` places, or of `wide` channels if wide > 1.  `end`
+##                                     is the end of the places of the item
 ## Rows of the epilogue are places along axis 2, its columns channels.
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="epilogue" file="/common/epilogue.cl.mako"/>
@@ -17,7 +18,7 @@ from portable_gpu.codegen.operators import component, vector
 def applied(finish, v, width, place):
     if finish is None:
         return v
-    of_row_and_col = [", ".join(str(each) for each in place(k)) for k in range(width)]
+    of_row_and_col = [", ".join(str(index) for index in place(k)) for k in range(width)]
     values = [f"EPILOGUE(({v}){component(width, k)}, {at})" for k, at in enumerate(of_row_and_col)]
     return f"({vector(finish.compute.real, width)})({', '.join(values)})"
 %>

@@ -1,14 +1,17 @@
-## The contributions of a row of taps to V adjacent results, and the store of these results.
+## Parts of direct, sliding, sliding_weight and weight: the contributions of a row of taps to V adjacent results, and
+## the store of these results.
 ##
 ## On a CPU the V results are the components of a vector, unless there are vectors of `wide` adjacent channels.
 ## strip: portable_gpu.ops.conv.strips.Strip.  The elements of the source are x0, x1, ... from position `from` on;
-## result v adds, for tap r, the element strip.reads[r][v], or nothing if that is None.  rows: RowReads, see _row_reads.
+## result v adds, for tap r, the element j = strip.reads[r][v], or nothing if that is None.  rows: RowReads
+## (_row_reads).  In scope at the caller: p, the row of s (axes 0 and 1) that the taps read; from; q, the first of the V
+## results; s{c}_size, s_axis2, t_axis2 ...: extents and strides (_axes); t: the line of results.
 <%namespace name="reads" file="/conv/_row_reads.cl.mako"/>
 <%!
 from portable_gpu.codegen.operators import component, vector
 
 def strided_vector(E, at, step, count):
-    """C expression of a vector of elements with a stride."""
+    """C expression of a vector of `count` elements of the Element named E from address `at` on, `step` apart."""
     return f"(sum_t)({', '.join(f'{E}_load({at} + {j} * {step})' for j in range(count))})"
 
 def weight(at, E, wide):
@@ -16,8 +19,7 @@ def weight(at, E, wide):
     return strided_vector(E, at, "f_group", wide) if wide > 1 else f"{E}_load({at})"
 def strided_vector_inside(E, at, step, count, axis):
     """C expression: as strided_vector, from position q of an axis on; elements beyond its end are 0."""
-    places = [f"q + {j} < t{axis}_size ? {E}_load({at} + {j} * {step}) : 0" for j in range(count)]
-    return f"(sum_t)({', '.join(places)})"
+    return f"(sum_t)({', '.join(f'q + {j} < t{axis}_size ? {E}_load({at} + {j} * {step}) : 0' for j in range(count))})"
 %>
 
 ## Declare the elements of the source that are read, x0, x1, ...; `p` is the row.  Those outside of the row are 0.
@@ -54,11 +56,12 @@ ${load(elem, strip, wide, I)}\
 % endif
 </%def>
 
-## Prefetch what V results of the next row read for the first time, in rows of s down to `below`, and their places in t.
+## Prefetch what V results of the next row read for the first time, in rows of s down to `below`, the last row that they
+## read, and their places in t.
 <%def name="fetch_ahead(elem, strip, V, I)">\
-        for (${I} r = max(below - step1 + 1, 0L); r <= below; r++) {
+        for (${I} row = max(below - step1 + 1, 0L); row <= below; row++) {
 % for j in [j for j in strip.loads if j > strip.loads[-1] - max(1, V * strip.step // strip.divisor)]:
-            PREFETCH(s + r * s_axis1 + (from + ${j}) * s_axis2);
+            PREFETCH(s + row * s_axis1 + (from + ${j}) * s_axis2);
 % endfor
         }
 % for v in range(V):
@@ -68,11 +71,8 @@ ${load(elem, strip, wide, I)}\
 
 ## Elements of the source as a vector: one for each of V results.
 <%def name="values(places, V)">\
-% if V == 1:
-${"(sum_t)(0)" if places[0] is None else f"x{places[0]}"}\
-% else:
-(sum_t)(${", ".join("0" if j is None else f"x{j}" for j in places)})\
-% endif
+<% each = ", ".join("0" if j is None else f"x{j}" for j in places) %>\
+${each if V == 1 and places[0] is not None else f"(sum_t)({each})"}\
 </%def>
 
 ## Store V results from q on that are before `end`.  t_unit: whether they are adjacent in memory.

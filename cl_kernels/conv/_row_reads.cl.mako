@@ -1,4 +1,4 @@
-## Loads of adjacent elements of a row for several results at a time, on a CPU.
+## Parts of direct and weight: loads of adjacent elements of a row for several results at a time, on a CPU.
 ##
 ## rows: portable_gpu.ops.conv.strips.RowReads.  For V neighbouring results, a tap reads V elements of a row.  If
 ## results are 2 apart, these are every second one of 2 V elements; if elements are 2 apart, it reads V / 2 elements,
@@ -6,7 +6,8 @@
 <%! from portable_gpu.codegen.operators import vector %>
 
 ## read: an expression for the elements of a row that a tap reads for V results.  lanes: the component suffix of the
-## results that add them.  places: see Strip.reads.
+## results that add them.  places: the numbers of the elements that a tap reads for each result (Strip.reads), or None.
+## In scope at the caller: p, the row; from, the position of element 0; p0, p1: the row's position in the plane.
 <%def name="read(rows, places)">\
 <% first = next(j for j in places if j is not None) %>\
 row_load(p, from + ${first}, s2_size, p0 * s_axis0 + p1 * s_axis1, plane)${".even" if rows.step == 2 else ""}\

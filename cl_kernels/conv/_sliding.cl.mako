@@ -9,6 +9,8 @@
 ## source another element is loaded, and its value is replaced by 0.
 ##
 ## chunks: (j, count) for `count` adjacent elements from position `from` + j on; each chunk is one load.
+## strip: the Strip of V results along a row; rows: SlidingRows, with the Strip along axis 1.  wide: channels of a
+## vector.
 <%! from portable_gpu.codegen.operators import component, vector %>
 
 ## For chunk k: NAME_inside{k}, whether it is inside of the row, and NAME_column{k}, the offset from which it is loaded.
@@ -19,7 +21,7 @@
 % endfor
 </%def>
 
-## Declare ${x}0, ${x}1, ...: the elements of row `i`, or 0 if the condition `has` is false.
+## Declare ${x}0, ${x}1, ...: the elements of row `i` (C text) of the plane, or 0 if the condition `has` is false.
 <%def name="load(elem, chunks, wide, I, x, i, has, name='s', plane='s')">\
             __global const ${elem.name}_t *const ${x}row =
                 ${plane} + min(max(${i}, (${I})0), ${name}1_size - 1) * ${name}_axis1;
@@ -38,16 +40,17 @@
 % endfor
 </%def>
 
-## weights[tap * pitch + c]: pitch channels of the work-group from first_channel on.  T: taps of a filter.
+## Fill the local memory weights[tap * pitch + channel]: the `pitch` channels of the work-group from first_channel on.
+## T: taps of a filter.  lid: the local id.
 <%def name="weights(elem, strip, T, pitch, I)">\
 % for begin in range(0, pitch, G):
     if (lid + ${begin}u < ${pitch}u) {
-        const uint c = lid + ${begin}u;
-        const ${I} o = min(first_channel + (${I})c, channels - 1);
-        __global const ${elem.name}_t *const its = f + o / targets * f_group + o % targets * f_out;
+        const uint channel = lid + ${begin}u;
+        const ${I} o = min(first_channel + (${I})channel, channels - 1);
+        __global const ${elem.name}_t *const filter = f + o / targets * f_group + o % targets * f_out;
 % for tap in range(T):
-        weights[${tap * pitch} + c] =
-            ${elem.name}_load(its + ${tap // strip.taps} * f_axis1 + ${tap % strip.taps} * f_axis2);
+        weights[${tap * pitch} + channel] =
+            ${elem.name}_load(filter + ${tap // strip.taps} * f_axis1 + ${tap % strip.taps} * f_axis2);
 % endfor
     }
 % endfor
@@ -55,7 +58,8 @@
 </%def>
 
 ## Add the products of the loaded rows l to sum{u}_{v}, the results of this step (row u, result v), and to
-## open{a}_{u}_{v}, those of the step a + 1 later.  weight(tap): a C expression.
+## open{a}_{u}_{v}, those of the step a + 1 later.  Tap r of axis 1 adds row l to row u of the step a later if
+## l = rows.strip.reads[r][u] + a * fresh; tap c of axis 2 adds element j to result v.  weight(tap): a C expression.
 <%def name="add(rows, strip, loaded, weight)">\
 % for l in loaded:
 % for a in range(rows.ahead):

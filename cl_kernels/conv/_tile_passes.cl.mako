@@ -1,22 +1,24 @@
-## Passes over the tiles of conv/cpu_weight.
+## A part of conv/cpu_weight: passes over a tile.
 ##
 ## A pass has F filters (or vectors of them) and C taps of each of B rows of taps, whose sums are in registers, and adds
-## the products of all places of a tile.  xs, ys: the copies of s and t.  Strides in them: x_unit, y_unit from filter to
-## filter (x_unit only if x_lanes), x_image, y_image from image to image, plane from phase to phase, pitch from row to
-## row.  count: places of a tile.
+## the products of all places of a tile.  In scope there: xs, ys, the copies of s and t; their strides: x_unit, y_unit
+## from filter to filter (x_unit only if x_lanes), x_image, y_image from image to image, plane from phase to phase,
+## pitch from row to row; count: places of a tile; own_images: images of it; sum: the group's sums
+## [filter][channel][tap].
 
-## All passes of channel c and of the taps at `a` of axis 0.  place: where the sum of a filter and tap is in `sum`.
-## phases, periods: along axes 1 and 2, see cpu_weight.
+## All passes of channel c and of the taps at `a` of axis 0.  f, b, r: the first filter, row of taps and tap of a pass;
+## i, u, v: one of its filters, rows and taps.  place: where the sum of (i, u, v) is in `sum`, from the pass's first on.
+## x_type, y_type: numbers of the copies.  phases, periods: along axes 1 and 2, see cpu_weight.
 <%def name="passes(x_type, y_type, phases, periods)"><%
 T = taps[0] * taps[1] * taps[2]
 sums_of_pass = [(i, u, v) for i in range(F) for u in range(B) for v in range(C)]  # filter, row and tap
 place = {each: each[0] * sources_at_once * T + each[1] * taps[2] + each[2] for each in sums_of_pass}
 # C expressions of the vectors at place p of the copies; a number is broadcast.
-def y_at(p):
-    return f"({p})[p]" if y_lanes else f"*(const sum_t *)({p} + p)"
-def x_at(p):
-    if x_lanes: return f"({p})[p]"
-    return f"(sum_t)(({p})[p])" if y_lanes else f"*(const anywhere_t *)({p} + p)"
+def y_at(copy):
+    return f"({copy})[p]" if y_lanes else f"*(const sum_t *)({copy} + p)"
+def x_at(copy):
+    if x_lanes: return f"({copy})[p]"
+    return f"(sum_t)(({copy})[p])" if y_lanes else f"*(const anywhere_t *)({copy} + p)"
 %>\
             for (int f = 0; f < ${units}; f += ${F})
             for (int b = 0; b < ${taps[1]}; b += ${B})
@@ -34,15 +36,15 @@ def x_at(p):
                     + (r + ${v}) % ${periods[1]} * plane;
 % endfor
 % endfor
-                for (int i = 0; i < own_images; i++) {
-                    const ${y_type} *y = ys + f * y_unit + i * y_image;
+                for (int image = 0; image < own_images; image++) {
+                    const ${y_type} *y = ys + f * y_unit + image * y_image;
                     for (int p = 0; p < count; p += ${1 if y_lanes else V}) {
 % for i in range(F):
                         const sum_t y${i} = ${y_at(f"y + {i} * y_unit")};
 % endfor
 % for u in range(B):
 % for v in range(C):
-                        const sum_t read${u}_${v} = ${x_at(f"x{u}_{v} + i * x_image")};
+                        const sum_t read${u}_${v} = ${x_at(f"x{u}_{v} + image * x_image")};
 % for i in range(F):
                         sum${sums_of_pass.index((i, u, v))} += read${u}_${v} * y${i};
 % endfor

@@ -1,8 +1,9 @@
-## Copies of rows into the tiles of conv/cpu_weight.
+## A part of conv/cpu_weight: copies of rows into its tiles.
 <%! from portable_gpu.codegen.operators import vector %>
 
 ## Define copy_NAME: to[j] = from[j * step * axis] for first <= j < last, and 0 for the other j below `count`; up to V
-## elements of `to` behind these may be overwritten.  Nothing is read from `end` on.
+## elements of `to` behind these may be overwritten.  Nothing is read from address `end` on.  axis: the stride of s or t
+## between elements of a row.
 ##
 ## adjacent: whether axis is 1.  in_lanes: to[u * apart + j] has the V adjacent channels u * V, ... of element j, for
 ## u < units.

@@ -3,7 +3,8 @@
 ##   c[n, channel, r, q] = s[n, channel, q * step + r * tap_step + shift], or 0 outside of s
 ##
 ## A work-item copies one item: the elements of one channel that all taps r read for `columns` adjacent results q along
-## axis 2.  c_batch, c_channel, c_tap, c_place: strides of the matrix between images, channels, taps and results q.
+## axis 2, at (at0, at1) of axes 0 and 1.  c_batch, c_channel, c_tap, c_place: strides of the matrix between images,
+## channels, taps and results q.  p0, p1, p2: the position in s.
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="space" file="/conv/_axes.cl.mako"/>
 <%include file="/common/prelude.cl.mako"/>

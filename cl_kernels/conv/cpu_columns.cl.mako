@@ -2,11 +2,13 @@
 ##
 ##   c[n, channel, r, q] = s[n, channel, q * step + r * tap_step + shift], or 0 outside of s
 ##
-## An item is one row of `columns` places q along axis 2, with all elements that the taps r read there.  They are those
-## of one channel or, if `last`, of all channels, which are adjacent in the image and in the matrix.  The places of a
-## tap that are inside of a row are a range, so that the loops over them have no branch.
+## An item is one row of `columns` places q along axis 2, of image n and at (at0, at1) of axes 0 and 1, with all
+## elements that the taps r read there.  They are those of one channel or, if `last`, of all channels, which are
+## adjacent in the image and in the matrix.  The places of a tap that are inside of a row are a range, so that the loops
+## over them have no branch.
 ##
-## last   whether channels are adjacent                 step   the step, 1 or 2, of places that are adjacent in both; 0
+## last   whether channels are adjacent             step   1 or 2: the step along axis 2, if elements are adjacent in
+##                                                         both arrays; else 0
 ## run    the elements of a row of taps of all channels, if these are adjacent and few; else 0
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="space" file="/conv/_axes.cl.mako"/>
@@ -35,19 +37,20 @@ ${space.digits("item", order, "long")}\
 % if run:
             for (long q = begin; q < end; q++) {
                 const long from = q * step2 + shift2;
-                __global const ${E}_t *near = row + from * s_axis2;
+                __global const ${E}_t *window = row + from * s_axis2;
                 __global ${E}_t *to = matrix + (r0 * taps1 + r1) * ${run} + q * c_place;
                 if (inside && from >= 0 && from + taps2 <= s2_size) {
-                    for (long i = 0; i < ${run}; i++) to[i] = near[i];
+                    for (long i = 0; i < ${run}; i++) to[i] = window[i];
                     continue;
                 }
                 const long low = clamp(-from, 0L, taps2) * channels, high = clamp(s2_size - from, 0L, taps2) * channels;
-                for (long i = 0; i < ${run}; i++) to[i] = inside && i >= low && i < high ? near[i] : 0;
+                for (long i = 0; i < ${run}; i++) to[i] = inside && i >= low && i < high ? window[i] : 0;
             }
 % else:
             for (long r2 = 0; r2 < taps2; r2++) {
                 __global ${E}_t *to = matrix + ((r0 * taps1 + r1) * taps2 + r2) * c_tap;
                 const long from = r2 * tap_step2 + shift2;
+                // Places low <= q < high read inside of the row: 0 <= q * step2 + from < s2_size.
                 const long low = from < 0 ? (step2 - 1 - from) / step2 : 0;
                 const long high = from < s2_size ? (s2_size - from + step2 - 1) / step2 : 0;
                 const long left = inside ? clamp(low, begin, end) : end;

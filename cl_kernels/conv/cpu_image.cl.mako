@@ -7,7 +7,8 @@
 ## the image along axis 2: `columns` elements of one channel, or, if `last`, all elements of `columns` adjacent
 ## channels.  Its sums are in private memory while the taps are added one after the other.
 ##
-## Arguments: see _axes and columns; s0_size, ... are places of the windows, s_axis0, ... their strides in c.
+## Arguments: see _axes and columns; s0_size, ... are places of the windows, s_axis0, ... their strides in c; p0, p1,
+## p2: a place of the windows; at0, at1: the item's places along axes 0 and 1.
 ## matrix         the Element of the windows c
 ## last           whether channels are adjacent
 ## step           1 if places of windows are adjacent and the divisor of axis 2 is 1; else 0
@@ -57,6 +58,7 @@ ${space.place("p1", 1, "at1", "r1", "long", True)}\
 ${space.place("p2", 2, "q", "r2", "long", True)}\
                 for (long i = 0; i < count; i++) sums[i] += ${M}_load(from + p2 * s_axis2 + i);
 % else:
+                // Tap r2 adds place p2 to element p2 * divisor2 - off, for first <= that element < first + count.
                 const long off = r2 * tap_step2 + shift2, begin = first + off, end = begin + count;
                 const long low = begin > 0 ? (begin + divisor2 - 1) / divisor2 : 0;
                 const long high = min(s2_size, end > 0 ? (end + divisor2 - 1) / divisor2 : 0);

@@ -8,10 +8,10 @@
 ##   rows of t    |0 1 2 3 z z|   a tap reads the copy of s at a constant distance from the place in that of t, so that
 ##   rows of s    |z 0 1 2 3 z|   a tile is one sequence of places, without ends of rows (z: a zero)
 ##
-## Elements of s with the same remainder by the step of an axis (a phase) are adjacent in the copy.
+## Elements of s with the same remainder by the step of an axis (a phase) are adjacent in the copy.  The copies are
+## ys[filter][image][row][place] and xs[filter, if x_lanes][image][phase][row][place], with `pitch` places a row.
 ## part_size, places: tiles of a group, and all.  s_elements, t_elements: extents in memory.  images, rows, cols: of a
 ## tile; blocks1, blocks2: tiles along axes.
-##
 ## V        components of a vector   y_lanes, x_lanes  whether a vector has V adjacent filters, and channels of a
 ##                                   depthwise layer, of one place; else V places of one channel
 ## units    filters, or vectors of them, of a group           sources_at_once  channels of a group
@@ -30,9 +30,9 @@ E, real, words = elem.name, elem.real, fix_up.module.words(elem.real)
 T, filters = taps[0] * taps[1] * taps[2], wide // sources_at_once
 vectors = units * sources_at_once * T
 x_type, y_type = (("sum_t" if in_lanes else real) for in_lanes in (x_lanes, y_lanes))
-periods = [step[c] // gcd(step[c], tap_step[c]) for c in (1, 2)]  # tap r reads the phase of tap r % period
-phases = [min(taps[c], periods[c - 1]) for c in (1, 2)]
-halo = [(taps[c] - 1) * tap_step[c] // step[c] for c in (1, 2)]  # rows, and columns, beyond a tile that taps read
+periods = [step[axis] // gcd(step[axis], tap_step[axis]) for axis in (1, 2)]  # tap r reads the phase of tap r % period
+phases = [min(taps[axis], periods[axis - 1]) for axis in (1, 2)]
+halo = [(taps[axis] - 1) * tap_step[axis] // step[axis] for axis in (1, 2)]  # rows, columns beyond a tile
 %>
 ${element.scalar(elem)}
 ${element.vector_load(elem, V, False)}
@@ -47,7 +47,7 @@ void ${kernel("cpu_weight")}
 {
     ${x_type} xs[${x_size}] __attribute__((aligned(64)));
     ${y_type} ys[${y_size}] __attribute__((aligned(64)));
-    sum_t sum[${vectors}];
+    sum_t sum[${vectors}];  // [filter, or vector of them][channel][tap]
     ${real} scratch[${T * wide}];
     uint is_last;
     const uint lid = 0;
@@ -84,6 +84,8 @@ void ${kernel("cpu_weight")}
                 copy_y(to, y + r * t_axis1, t_end, 0, own_cols, pitch, t_axis2, y_unit);
             ${"" if y_lanes else "*(anywhere_t *)to = (sum_t)(0);"}
         }
+        // For each plane of taps (a, along axis 0) and channel: copy what its taps read, phase (u, v) by phase;
+        // multiply.
         for (int a = 0; a < ${taps[0]}; a++)
         for (int c = 0; c < ${sources_at_once}; c++) {
             const long p0 = at0 * ${step[0]} + a * ${tap_step[0]} + shift0;
@@ -95,11 +97,11 @@ void ${kernel("cpu_weight")}
                 const long from = q2 * ${step[2]} + v * ${tap_step[2]} % ${step[2]} + shift2;
                 const int first = clamp((${step[2] - 1} - from) / ${step[2]}, 0L, (long)pitch);
                 const int last = clamp((s2_size - from + ${step[2] - 1}) / ${step[2]}, (long)first, (long)pitch);
-                __global const ${E}_t *p = s + (n + i) * s_batch + c * s_channel + p0 * s_axis0 + from * s_axis2;
+                __global const ${E}_t *phase = s + (n + i) * s_batch + c * s_channel + p0 * s_axis0 + from * s_axis2;
                 for (int r = 0; r < own_rows + ${halo[0]}; r++, to += pitch) {
                     const long p1 = (q1 + r) * ${step[1]} + u * ${tap_step[1]} % ${step[1]} + shift1;
                     const bool inside = p1 >= 0 && p1 < s1_size;
-                    copy_x(to, p + p1 * s_axis1, s_end, first, inside ? last : first, pitch, s_axis2, x_unit);
+                    copy_x(to, phase + p1 * s_axis1, s_end, first, inside ? last : first, pitch, s_axis2, x_unit);
                 }
             }
             ${"" if y_lanes else "*(anywhere_t *)to = (sum_t)(0);"}
@@ -108,13 +110,11 @@ ${tile_passes.passes(x_type, y_type, phases, periods)}\
     }
     for (int n = 0; n < ${vectors}; n++) {  // from `sum`, by filter, channel and tap, to `scratch`, by tap and pair
         const int at = n % ${T} * ${wide} + n / ${T} % ${sources_at_once}, u = n / ${T * sources_at_once};
-% if y_lanes:
-% for l in range(V):
+% for l in range(V if y_lanes else 0):
         scratch[at + (u * ${V} + ${l}) * ${sources_at_once}] = sum[n].s${f"{l:x}"};
 % endfor
-% else:
-        scratch[at + u * ${sources_at_once}] = ${" + ".join(f"sum[n].s{l:x}" for l in range(V))};
-% endif
+<% total = " + ".join(f"sum[n].s{l:x}" for l in range(V)) %>\
+        ${"" if y_lanes else f"scratch[at + u * {sources_at_once}] = {total};"}
     }
 ${sums.put(taps, ("0", "0", "0"), wide, words, f"(k + l / {sources_at_once}) * sources + c0 + l % {sources_at_once}")}\
 }

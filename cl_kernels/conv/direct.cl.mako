@@ -9,6 +9,7 @@
 ##   s  ├─┼─┼─┼─┼─┼─┼─┤              that these V results need (strip.loads)
 ##
 ## A work-item of a CPU computes `lines` such rows along axis 1, with the same weights.  Launch: one for each item.
+## Item: image n, `wide` channels from o on, place at0, place at1 or a band of `lines`, block of `columns` places.
 ## V         results at a time                    wide    adjacent channels of a work-item
 ## strip     the Strip of a row of taps; None for any row   rows   the RowReads of results (CPU); None: one by one
 ## finish    the epilogue (codegen.epilogue.Finish), whose rows are places along axis 2, or None

@@ -3,7 +3,7 @@
 ##   t[n, channel, q] = bias[channel] + sum_r c[n, channel, r, (q + r * tap_step + shift) / divisor]
 ##
 ## over the taps r whose quotient is whole and within the places of the windows, in their order.  A work-item sums an
-## item: `columns` neighbours q along axis 2 of one channel.
+## item: `columns` neighbours q along axis 2 of one channel of image n, at (at0, at1) of axes 0 and 1.
 ##
 ## Arguments: see _axes and columns; s0_size, ... are the numbers of windows along the axes, s_axis0, ... the strides
 ## of c between them.  A tap without a whole quotient within these goes on with the next tap (`place` has a `continue`).

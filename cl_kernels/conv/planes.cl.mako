@@ -9,9 +9,9 @@
 ##
 ## With stride 2, even rows or columns are one copy and odd ones another, `phase` elements apart.
 ##
-## Arguments: see _axes; a plane is an image's channel.  low1, low2: the lowest position that a tap reads for result 0,
-## along axes 1 and 2.  rows_of_taps: rows that one result reads.  inside: elements of a row that are copied.  copied:
-## the elements of the copy that are cleared.
+## Arguments: see _axes; a plane is an image's channel.  Item: image n, channel o, and a band of `lines` rows.  low1,
+## low2: the lowest position that a tap reads for result 0, along axes 1 and 2.  rows_of_taps: rows that one result
+## reads.  inside: elements of a row that are copied.  copied: the elements of the copy that are cleared.
 ##
 ## elem     element                       taps   taps along axes 1 and 2        V      numbers of a vector
 ## together vectors at a time             steps  strides along these axes       size   numbers of the copy, and of sums
@@ -33,7 +33,7 @@ ${element.vector_store(elem, n, False)}
 typedef ${real}${n} unaligned${n}_t __attribute__((aligned(${8 if real == "double" else 4})));
 % endfor
 ## An expression: a vector of n numbers at an address, which is aligned to a number only.
-<%def name="unaligned(at, n)">${f"*(unaligned{n}_t *)({at})" if n > 1 else f"*({at})"}</%def>
+<%def name="unaligned(address, n)">${f"*(unaligned{n}_t *)({address})" if n > 1 else f"*({address})"}</%def>
 
 __kernel ${space.of_group()}
 void ${kernel("planes")}
@@ -58,11 +58,11 @@ ${space.digits(f"({I})item", [("n", "batch"), ("o", f"({I})channels"), ("band", 
     for (long row = 0; row < (count - 1) * ${steps[0]} + rows_of_taps; row++) {
         const long p1 = first * ${steps[0]} + low1 + row, at = row % ${steps[0]} * phase + row / ${steps[0]} * pitch;
         if (p1 < 0 || p1 >= s1_size) continue;
-        __global const ${E}_t *p = plane + p1 * s_axis1 + from;
+        __global const ${E}_t *source_row = plane + p1 * s_axis1 + from;
         ${real} *to = ${"line" if steps[1] > 1 else "copy + at"} + left;
         for (long i = 0; i < inside; i += ${read}) {
             const long begin = min(i, last);
-            ${unaligned("to + begin", read)} = ${E}_load${read if read > 1 else ""}(p + begin);
+            ${unaligned("to + begin", read)} = ${E}_load${read if read > 1 else ""}(source_row + begin);
         }
 % if steps[1] > 1:
         for (long i = 0; i < pitch; i += ${V // 2}) {

@@ -1,5 +1,5 @@
 ## sliding: on a GPU, a depthwise convolution along two axes, or its gradient by the input, by work-items that advance
-## from row to row.  Arguments: see _axes.  An item is V neighbours in a band of `steps` steps.
+## from row to row.  Arguments: see _axes.  An item is V neighbours (`block`) in a band of `steps` steps, of image n.
 ##
 ##   t[n, o, q] = bias[o] + sum_r s[n, o / targets, (q * step + r * tap_step + shift) / divisor] f[o, r]
 ##

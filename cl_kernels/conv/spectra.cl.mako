@@ -5,7 +5,8 @@
 ##
 ## Numbers are complex, as pairs of `elem`; offsets and strides count numbers.  i is below `rows`, l below `columns`,
 ## and j below `depth`.  The bias of channel l is added to all points of a result by adding `points` times the bias to
-## its frequency 0.  adds: whether products are added to o.  Items: see _axes.
+## its frequency 0.  adds: whether products are added to o.  Items: see _axes; an item is a group, a row and a column of
+## tiles of pairs, and a block of V frequencies.  a_group, a_row, a_step: strides between groups, rows i, and numbers j.
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="space" file="/conv/_axes.cl.mako"/>
 <%include file="/common/prelude.cl.mako"/>

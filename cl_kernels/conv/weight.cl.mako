@@ -50,6 +50,7 @@ void ${kernel("weight")}
     ${"" if G == 1 else "__local "}uint is_last;
     const uint lid = get_local_id(0), lane = lid % ${lanes}u, number = get_group_id(0);
     const ${I} part = number % parts, block = number / parts;
+    // A block of pairs and a block of taps; pair: the number k * sources + c of the lane's first pair of channels.
     const ${I} first_pair = block / tap_blocks * ${lanes * wide}, tap_block = block % tap_blocks;
     const ${I} tap0 = tap_block / (tap_blocks1 * tap_blocks2) * ${taps[0]};
     const ${I} tap1 = tap_block / tap_blocks2 % tap_blocks1 * ${taps[1]}, tap2 = tap_block % tap_blocks2 * ${taps[2]};

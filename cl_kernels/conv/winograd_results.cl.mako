@@ -1,7 +1,8 @@
 ## results: 2 x 2 results from Winograd's products (see _winograd), t[n, channel, tile] = bias[channel] +
 ## A' m[:, channel, place] A.  Arguments: see _axes.
 ##
-## Items, and the coordinates of tiles, are those of conv/winograd_tiles.
+## Items, and the coordinates of tiles, are those of conv/winograd_tiles: image n, `wide` channels, row of tiles, and a
+## part of `count` tiles of the row.  m_step, m_channel, m_place: strides of m along k, channels and places.
 ##
 ## T         tiles at a time, adjacent in m                  wide   channels at a time, adjacent in m and t
 ## unit      whether columns of t are adjacent               finish   the epilogue, whose rows are columns of t, or None

@@ -9,7 +9,8 @@
 ## On a GPU a work-item transforms one tile of a channel.  On a CPU it transforms `each` items.  An item is `count`
 ## adjacent tiles of a channel, T at a time; or one tile of `wide` adjacent channels.
 ##
-## rows, columns: tiles of an image.  before1, before2: zeros in front of it.
+## rows, columns: tiles of an image.  before1, before2: zeros in front of it.  v_step, v_channel, v_place: strides of v
+## along k, channels and places.  near, far: columns 0 and 1, and 2 and 3, of T tiles.
 ## T         tiles at a time, adjacent in v       wide    channels at a time, adjacent in s and v
 ## block     the maximum of `count`
 <%namespace name="element" file="/common/element.cl.mako"/>
@@ -41,14 +42,14 @@ ${space.digits("item", order, I)}\
     const ${I} top = 2 * row - before1, left = 2 * begin - before2;
 % if T > 1:
     ${real} line[4][${2 * block + 2}];
-    for (int i = 0; i < 4; i++) {
-        const bool inside = top + i >= 0 && top + i < s1_size;
+    for (int r = 0; r < 4; r++) {  // rows of the tiles
+        const bool inside = top + r >= 0 && top + r < s1_size;
         const ${I} end = 2 * count + 2, first = inside ? min(max(-left, (${I})0), end) : end;
         const ${I} last = inside ? max(first, min(s2_size - left, end)) : end;
-        __global const ${E}_t *from = image + (top + i) * s_axis1 + left * s_axis2;
-        for (${I} k = 0; k < first; k++) line[i][k] = 0;
-        for (${I} k = first; k < last; k++) line[i][k] = ${E}_load(from + k * s_axis2);
-        for (${I} k = last; k < end; k++) line[i][k] = 0;
+        __global const ${E}_t *from = image + (top + r) * s_axis1 + left * s_axis2;
+        for (${I} at = 0; at < first; at++) line[r][at] = 0;
+        for (${I} at = first; at < last; at++) line[r][at] = ${E}_load(from + at * s_axis2);
+        for (${I} at = last; at < end; at++) line[r][at] = 0;
     }
     for (${I} next = 0; next < count; next += ${T}) {
         const ${I} q = min(next, count - ${T});
