@@ -8,8 +8,8 @@
 ## all positions on the other axes.  Numbers of rows and columns are multiples of R and C.
 ##
 ## word: C type of an element's bits.  T, R, C: as above.  P: words of a row in local memory, above T, so that banks
-## differ.  G: work-items of a group.
-## outer: number of other axes.  index: C type of indices.
+## differ: element (r, c) of the tile is at r * P + c.  G: work-items of a group.  outer: number of other axes.  index:
+## C type of indices.  a0_column, out_row: strides along `columns` and along `rows`.
 <%namespace name="group" file="/group/group.cl.mako"/>
 <%include file="/common/prelude.cl.mako"/>
 <%

@@ -1,5 +1,6 @@
-## Report the first index that is not the number of a row.  Group 0 checks all `count` indices, and returns, while the
-## other groups do the kernel's work.  report[0]: the position of that index, or -1; report[1]: the index.
+## A part of gather and lists: report the first index that is not the number of a row (0 to rows - 1).  Group 0 checks
+## all `count` indices, and returns, while the other groups do the kernel's work.  report[0]: the position of that
+## index, or -1; report[1]: the index.
 ##
 ## idx: the element type of indices.  G: work-items of a group.
 <%def name="report_first()">

@@ -27,16 +27,16 @@ ${check.report_first()}
     __global int *head = positions + chunk * rows, *tail = head + chunks * rows, *next = positions + 2 * chunks * rows;
     for (long row = low; row < high; row++) head[row] = -1;
 % if G > 1:
-    __local int near[${G}];  // the rows of G indices, or -1
+    __local int rows_near[${G}];  // the rows of G indices, the last one first, or -1
     const int lane = get_local_id(0), lowest = (int)low, size = (int)max(0L, high - low);
     for (long last = end; last > begin; last -= ${G}) {
         const int part = (int)min(${G}L, last - begin);
         const long mine = lane < part ? (long)${idx.name}_load(indices + (last - 1 - lane)) : -1;
-        near[lane] = mine < 0 || mine >= rows || mine == padding ? -1 : (int)mine;
+        rows_near[lane] = mine < 0 || mine >= rows || mine == padding ? -1 : (int)mine;
         barrier(CLK_LOCAL_MEM_FENCE);
         #pragma unroll 8
         for (int k = 0; k < part; k++) {
-            const int row = near[k];
+            const int row = rows_near[k];
             if (row >= lowest && row - lowest < size) {
 ${added("last - 1 - k")}\
             }

@@ -1,16 +1,20 @@
-## From the sums of channels to the values of rows.  See cpu_channels.
+## A part of cpu_channels: from the sums of channels to the values of rows.  A row is one channel or, if `grouped`,
+## `each` adjacent ones.  In scope there: part, of `parts` of a sample; sums, totals: arrays of `channels` numbers in
+## the workspace, one for each field of the accumulator; numbers_NAME: values for each channel; NAME_at, the sample's
+## first element of operand NAME, and NAME_channel, its stride between channels.  p, elems, real, V: see _program.
 <%namespace name="program" file="/normalize/_program.cl.mako"/>
 <%namespace name="values" file="/normalize/_channel_values.cl.mako"/>
 
-## The totals of a phase, the numbers that later texts read, and, after the last phase, results of rows.
+## The totals of a phase over all parts, the numbers that later texts read, and, after the last phase, results of rows.
+## acc: the type of the phase's accumulator.  s: the accumulator of a row, or a vector of those of rows side by side.
 <%def name="finished(phase, acc, is_last)">\
 <% texts = [text for name, text in p.row_outputs] if is_last else [] %>\
 % if part == "map":
 <%call expr="channels_of()" args="width">\
 <% type = acc if width == 1 else f"{acc}{width}" %>\
             ${type} total = ${type}_identity();
-            for (uint k = 0; k < parts; ++k) {
-                __global const ${real} *others = partial + (sample * parts + k) * words;
+            for (uint other_part = 0; other_part < parts; ++other_part) {
+                __global const ${real} *others = partial + (sample * parts + other_part) * words;
                 ${values.accumulator("other", phase, acc, width, "others")}
                 total = ${type}_combine(total, other);
             }
@@ -54,7 +58,7 @@ ${ends(phase, width, is_last)}\
 % endif
 </%def>
 
-## A loop over channels, by vectors and then one by one.
+## A loop over channels c, by vectors and then one by one.  width: channels at a time, given to the body.
 <%def name="channels_of()">\
     {
         uint c = 0;
@@ -66,7 +70,7 @@ ${caller.body(width)}\
     }
 </%def>
 
-## Multiply the sums of channels by their weights.
+## Multiply the sums (the accumulator `name`) of channels c, c + 1 ... by their weights.
 <%def name="scaled(name, phase, width)">\
 % if weighted:
             { const ${vector(real, width)} weight = ${values.value("w", width)};
@@ -103,6 +107,8 @@ ${caller.body(width)}\
 % endif
 </%def>
 
+## Expressions: the address of the value of operand `name` for row k of those side by side, and the vector of all
+## values.
 <%def name="lane(name, k)">\
 ${name}_at + (${"row" if grouped else f"c + {k}u"}) * ${name}_channel\
 </%def>

@@ -1,4 +1,7 @@
-## Values of channels c, c + 1 ... of cpu_channels: numbers, sums, and operands.  See cpu_channels.
+## A part of cpu_channels: values of channels c, c + 1 ... (`width` of them): numbers, sums, and operands.
+## In scope there: at, a place of the sample; NAME_at, the sample's first element of operand NAME; NAME_place,
+## NAME_channel, its strides; numbers_NAME, an array of values for each channel in the workspace; direct, numbers: names
+## of operands whose values are read where they are stored, and of those arrays; wide: the Element of the workspace.
 <%!
 import re
 
@@ -7,7 +10,7 @@ def reads(text, name):
     return re.search(rf"(?<![.\w]){name}\b", text) is not None
 %>
 
-## The address of channel c of operand `name`, at a place.
+## The address of channel c of operand `name`, at place at + tag.
 <%def name="place(name, tag)">\
 ${name}_at + ((at + ${tag}u) * ${name}_place + c)\
 </%def>
@@ -18,14 +21,14 @@ ${name}_at + ((at + ${tag}u) * ${name}_place + c)\
 % if grouped and name in p.row_inputs:
     for (uint row = 0; row < rows; ++row) {
         const ${real} value = ${load}(${name}_at + row * ${name}_channel);
-        for (uint q = 0; q < each; ++q) numbers_${name}[row * each + q] = value;
+        for (uint k = 0; k < each; ++k) numbers_${name}[row * each + k] = value;
     }
 % else:
     for (uint c = 0; c < channels; ++c) numbers_${name}[c] = ${load}(${name}_at + c * ${name}_channel);
 % endif
 </%def>
 
-## The values of some channels.
+## An expression: the values `name` of channels c to c + width - 1.
 <%def name="value(name, width)">\
 <% e, array = (elems[name], f"{name}_at") if name in direct else (wide, f"numbers_{name}") %>\
 ${e.name}_load${"" if width == 1 else width}(${array} + c)\
@@ -40,7 +43,8 @@ ${e.name}_load${"" if width == 1 else width}(${array} + c)\
 % endfor
 </%def>
 
-## Declare an accumulator of some channels, from the sums or the totals.
+## Declare the accumulator `name` of channels c to c + width - 1, from an array of sums or totals, which has `channels`
+## numbers of each field.
 <%def name="accumulator(name, phase, acc, width, array)">\
 ${acc}${"" if width == 1 else width} ${name};
 % for field, _ in phase.fields:
@@ -49,7 +53,7 @@ ${acc}${"" if width == 1 else width} ${name};
 % endfor
 </%def>
 
-## Store an accumulator of some channels.
+## Store the accumulator `name` of channels c to c + width - 1 in such an array.
 <%def name="stored(name, phase, width, array)">\
 % for field, _ in phase.fields:
             ${wide.name}_store${"" if width == 1 else width}(

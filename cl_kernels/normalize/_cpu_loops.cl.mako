@@ -1,6 +1,7 @@
-## The loops of a CPU's work-item over a row, or over neighbouring rows: whole vectors, then single elements.  See
-## cpu_rows for the parameters.  width: elements of a vector.  row_width: neighbouring rows of a vector, 1 if it is
-## along a row.  A row is in pieces of n adjacent elements; the part is its elements first <= i < end, in its pieces o.
+## A part of cpu_rows: the loops of a work-item over a row, or over neighbouring rows: whole vectors, then single
+## elements.  width: elements of a vector.  row_width: neighbouring rows of a vector, 1 if it is along a row.  U:
+## vectors of a step.  A row has pieces of n adjacent elements, numbered o; the work-item has its elements first to end
+## - 1.
 <%namespace name="fold" file="/normalize/_fold.cl.mako"/>
 
 ## Fold the elements of the part of the row to `total`.  name: the type of the phase's accumulator.
@@ -29,16 +30,16 @@ ${over_row(phase, width, row_width, wide, name)}\
 <%def name="over_row(phase, width, row_width, wide='', name='')">\
 <%
     step = 1 if row_width > 1 else width  # elements of a row in a vector
-    # Loops, from many elements to one: the vectors of a step, by number, and their width.
+    # Loops, from many elements to one: the vectors of a step, by number (tag), and their width.
     runs = [(range(U), width)] * (phase is not None and U > 1) + [([0], width)] + [([0], 1)] * (step > 1)
 %>\
     for (uint o = first / n; o * n < end; ++o) {
         uint at = max(first, o * n) - o * n;
         const uint last_at = min(end - o * n, n);
-% for tags, w in runs:
+% for tags, run_width in runs:
 <%
-    total, type = ("vectors", wide) if w == width else ("single", name)
-    advance = len(tags) * (step if w == width else 1)
+    total, type = ("vectors", wide) if run_width == width else ("single", name)
+    advance = len(tags) * (step if run_width == width else 1)  # elements of the row
 %>\
 % if phase is not None:
         {
@@ -46,12 +47,12 @@ ${over_row(phase, width, row_width, wide, name)}\
 % endif
         for (; at + ${advance}u <= last_at; at += ${advance}u) {
 % for u in tags:
-${fold.loaded(p.inputs, u, f"at + {u * step}u", w)}\
+${fold.loaded(p.inputs, u, f"at + {u * step}u", run_width)}\
 % endfor
 % if phase is None:
-${fold.map(0, "at", w, row_width, across)}\
+${fold.map(0, "at", run_width, row_width, across)}\
 % else:
-${fold.step(phase, tags, w, row_width)}\
+${fold.step(phase, tags, run_width, row_width)}\
 % endif
         }
 % if phase is not None:

@@ -1,5 +1,6 @@
-## Loads, folds and maps of the vectors of a row (see _program).  A vector has the number `tag`: x0, x1 ... are vectors
-## of input x.
+## Parts of rows and cpu_rows: loads, folds and maps of the vectors of a row (see _program).  A vector has the number
+## `tag`: x0, x1 ... are vectors of input x.  width: its elements; row_width: neighbouring rows of it, 1 if it is along
+## a row.  p: the RowProgram, whose texts are C text with the names of operands.  s: the accumulator of the phase.
 <%namespace name="program" file="/normalize/_program.cl.mako"/>
 
 ## Declare vector `tag` of each input, at element j of the row.
@@ -42,8 +43,8 @@
     }
 </%def>
 
-## Define IS_INDEX(a, b), a macro of the program's texts: a if the element is the one that the row's index selects, else
-## b.
+## Define IS_INDEX(a, b), a macro of the program's texts: a if the element (j, or a vector from j on) is the one that
+## the row's index selects, else b.  index<k>: that index of row k of a vector of rows (across), else of the row.
 <%def name="picked(j, width, across)">\
 <% mask = vector("long" if real == "double" else "int", width) %>\
 % if width == 1:

@@ -1,11 +1,14 @@
-## The total of the lanes of a row, in all of them, on devices whose work-groups have several work-items.
+## A part of rows: the total of the lanes of a row, in all of them.  L lanes have a row, G / L rows a group; S:
+## work-items of a sub-group.
 ##
 ##   along    sub-groups fold by their exchange; each first lane writes a slot; all lanes of a row combine its slots
 ##   across   a tree in local memory
 ##
-## Each phase has another part of local memory, so that one barrier, before the part is read, suffices.  See rows.
+## Each phase has another part of local memory, shared<K>, so that one barrier, before the part is read, suffices.
+## Along, it has L / wave slots for each row, one after the other; across, a value of each work-item.  wave: lanes of a
+## row that a sub-group folds.
 <%namespace name="subgroup" file="/subgroup/subgroup.cl.mako"/>
-## Functions accK_t_of_row(v, slot, shared) for each phase K.
+## Functions accK_t_of_row(v, slot, shared) for each phase K: v: this work-item's accumulator; slot: see subgroup.
 <%def name="define()">
 <% wave = 1 if across else min(L, S) %>
 % for phase in phases if part != "map" else []:
@@ -30,10 +33,10 @@ static inline ${acc} ${acc}_of_row(${acc} v, __local ${acc} *slot, __local ${acc
 % endif
     if (lid % ${wave}u == 0) shared[lid / ${wave}u] = v;
     barrier(CLK_LOCAL_MEM_FENCE);
-    __local ${acc} *mine = shared + lid / ${L}u * ${L // wave}u;
-    v = mine[0];
+    __local ${acc} *of_row = shared + lid / ${L}u * ${L // wave}u;
+    v = of_row[0];
 % if L > wave:
-    for (uint w = 1; w < ${L // wave}u; ++w) v = ${acc}_combine(v, mine[w]);
+    for (uint w = 1; w < ${L // wave}u; ++w) v = ${acc}_combine(v, of_row[w]);
 % endif
     return v;
 % endif

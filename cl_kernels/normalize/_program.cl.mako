@@ -1,7 +1,8 @@
-## Functions of all kernels of rows: operands, their places, and the phases of a program.
+## Functions of rows and cpu_rows: operands, their places, and the phases of a program.
 ##
 ##   kept axes      the number of a row, flattened; the last axis runs fastest
-##   row axes       outer ones and an inner one: element j of a row is element i of the inner axis
+##   row axes       outer ones and an inner one of n elements: element j of a row is element i = j % n of the
+##                  inner axis, at o = j / n of the outer ones
 ##
 ## p: portable_gpu.ops.normalize.row_program.RowProgram: phases, each of which folds a row to values that later ones and
 ## the map use; then the map of each element.  elems: Element by operand.  real: type of the arithmetic.  V: elements of
@@ -11,13 +12,14 @@
 ## neighbouring rows.
 <%!
 def typed(text, real, width, row_width):
-    """A text of a program with its words COUNT, TYPE (vectors of elements) and ROW (values of rows) replaced."""
+    """A program's C text with its words COUNT, TYPE (vectors of elements) and ROW (values of rows) replaced."""
     text = text.replace("COUNT", f"(({real})count)")
     return text.replace("TYPE", vector(real, width)).replace("ROW", vector(real, row_width))
 %>
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="accumulator" file="/group/accumulator.cl.mako"/>
 
+## Define the functions of elements and accumulators (acc<K>_t of phase K), for vectors of `widths` elements.
 <%def name="define(widths, aligned)">
 % for e in dict.fromkeys(elems.values()):
 ${element.scalar(e)}

@@ -1,8 +1,9 @@
-## Values of a row: inputs and results that have one value for each row, or for each of neighbouring rows.  See
-## _program.
+## Parts of rows and cpu_rows: inputs and results that have one value for each row; with width > 1 vectors of those of
+## `width` neighbouring rows, which are k * NAME_kept<last> apart in operand NAME.  NAME_row: the first row's address.
 <%namespace name="program" file="/normalize/_program.cl.mako"/>
 
-## Declare the values of the row: inputs, and elements that the row's index selects.
+## Declare the values of the row: inputs NAME, old_NAME of results that are updated, and at_NAME, elements that the
+## row's index selects.  counts: 1 where the index names an element and is not `ignore`, else 0.
 <%def name="row_values(width)">\
 <% row_t = vector(real, width) %>\
 % for name in p.row_inputs:

@@ -1,5 +1,6 @@
-## A work-item's share of a row: the E vectors that it keeps in registers, at elements j0, j1 ... of the row, or, if E
-## is 0, those that it reads in turn.  See rows.
+## A part of rows: a work-item's share of a row: the E vectors that it keeps in registers, at elements j0, j1 ... of the
+## row, or, if E is 0, those that it reads in turn, L * V elements apart.  In scope there: first, end: the elements of
+## the group's part; lane, of L; number: of the row, which exists if it is below `rows`.  V, U, L: see rows.
 <%namespace name="fold" file="/normalize/_fold.cl.mako"/>
 <%namespace name="program" file="/normalize/_program.cl.mako"/>
 
@@ -44,7 +45,7 @@ ${load(steady)}\
 
 ## Fold the share of this work-item, and its vectors of accumulators, to `total`.
 <%def name="folded(phase, acc)">\
-<% wide, each = acc if V == 1 else f"{acc}{V}", L * V %>\
+<% wide, stride = acc if V == 1 else f"{acc}{V}", L * V %>\
     ${wide} s = ${wide}_identity();
 % for e in range(E):
     if (j${e} < end) {
@@ -53,13 +54,13 @@ ${fold.step(phase, [e], V, 1)}\
 % endfor
 % if not E:
     uint j = first + lane * ${V}u;
-    for (; j + ${(U - 1) * each}u < end; j += ${U * each}u) {
+    for (; j + ${(U - 1) * stride}u < end; j += ${U * stride}u) {
 % for u in range(U):
-${fold.loaded(p.early, u, f"j + {u * each}u", V)}\
+${fold.loaded(p.early, u, f"j + {u * stride}u", V)}\
 % endfor
 ${fold.step(phase, range(U), V, 1)}\
     }
-    for (; j < end; j += ${each}u) {
+    for (; j < end; j += ${stride}u) {
 ${fold.loaded(p.early, 0, "j", V)}\
 ${fold.step(phase, [0], V, 1)}\
     }
@@ -74,7 +75,7 @@ ${fold.step(phase, [0], V, 1)}\
 
 ## Store the results of the share.
 <%def name="mapped()">\
-<% each = L * V %>\
+
 % for e in range(E):
     if (j${e} < end && number < rows) {
 % if p.late:
@@ -85,7 +86,7 @@ ${fold.map(e, f"j{e}", V, 1)}\
 % endfor
 % if not E:
     if (number < rows)
-    for (uint j = first + lane * ${V}u; j < end; j += ${each}u) {
+    for (uint j = first + lane * ${V}u; j < end; j += ${L * V}u) {
 ${fold.loaded(p.inputs, 0, "j", V)}\
 ${fold.map(0, "j", V, 1)}\
     }

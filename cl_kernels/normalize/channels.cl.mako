@@ -10,6 +10,7 @@
 ##
 ## acc: the accumulator of a channel.  G: work-items of a group.  L: of a channel.  S: of a sub-group.  T: the channels
 ## that a work-item folds.  V: elements of a vector.  U: vectors in flight.  p, elems, real, kept, outer: see _program.
+## n: places of a channel.  folded: in local memory, L / S accumulators for each channel c, one after the other.
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="accumulator" file="/group/accumulator.cl.mako"/>
 <%namespace name="subgroup" file="/subgroup/subgroup.cl.mako"/>
@@ -31,7 +32,8 @@ void ${kernel("normalize_channels")}
 {
     __local acc_t folded[${T * own_rows * waves}];
     SUBGROUP_SCRATCH(acc_t, scratch, ${G});
-    const uint lid = get_local_id(0), lane = lid % ${L}u * ${V}u, own = lid / ${L}u, row = get_group_id(0);
+    // place0: the work-item's first place of a channel.  own: its channel among the G / L that are folded at once.
+    const uint lid = get_local_id(0), place0 = lid % ${L}u * ${V}u, own = lid / ${L}u, row = get_group_id(0);
 % for name in p.operands:
     __global ${"" if name in written else "const "}${elems[name].name}_t *${name} = ${name}_in + (${name}_offset
         + ${axes.offset("kept", name, axes.digits("kept", kept, "row"))});
@@ -42,7 +44,7 @@ void ${kernel("normalize_channels")}
         acc_t s = acc_t_identity();
         if (c < channels) {
             ${value} grads = 0, products = 0;
-            uint j = lane;
+            uint j = place0;
             for (; j + ${(U - 1) * L * V}u < n; j += ${U * L * V}u) {
 % for u in range(U):
 ${loaded(u, f"j + {u * L * V}u")}\
@@ -78,7 +80,7 @@ ${loaded(0, "j")}\
     for (uint c = own; c < channels; c += ${own_rows}u) {
         const ${real} weight = ${weight()};
         #pragma unroll ${U}
-        for (uint j = lane; j < n; j += ${L * V}u) {
+        for (uint j = place0; j < n; j += ${L * V}u) {
 ${loaded(0, "j")}\
             ${elems["dx"].name}_store${V if V > 1 else ""}(${address("dx", "j")},
                 rstd_of_row * (weight * dy0 - (x0 - mean_of_row) * slope - shift));

@@ -13,7 +13,8 @@
 ## adds those of all `parts` in order, and maps its places.
 ## Workspace of a group, in arrays of `channels`: the sums of F fields, their totals, and `numbers`, values for each
 ## channel.  direct: operands with such values that are read where they are stored, because there they are adjacent.
-## near: operands with a value for each element.  summed: sums of channels that are results.  Others: see _program.
+## near: operands with a value for each element.  summed: sums of channels that are results.  span: places of a group.
+## NAME_at: the sample's first element of operand NAME.  at: a place; c: a channel.  Others: see _program.
 <%namespace name="program" file="/normalize/_program.cl.mako"/>
 <%namespace name="rows" file="/normalize/_channel_rows.cl.mako"/>
 <%namespace name="values" file="/normalize/_channel_values.cl.mako"/>
@@ -22,10 +23,8 @@
 <%include file="/common/prelude.cl.mako"/>
 % for e in dict.fromkeys((*elems.values(), wide)):
 ${element.scalar(e)}
-% if V > 1:
-${element.vector_load(e, V, False)}
-${element.vector_store(e, V, False)}
-% endif
+${element.vector_load(e, V, False) if V > 1 else ""}
+${element.vector_store(e, V, False) if V > 1 else ""}
 % endfor
 % for number, phase in enumerate(phases):
 % for width in dict.fromkeys((V, 1)):

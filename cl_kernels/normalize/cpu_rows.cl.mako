@@ -8,7 +8,8 @@
 ## groups share each row or block, and each group stores the accumulators of its part; with "map", each group combines
 ## all parts in order and maps its part.
 ##
-## U: vectors of a step.  inlined: the functions of the program that are inlined here.  Others: see _program.
+## U: vectors of a step.  inlined: the functions of the program that are inlined here.  Others: see _program.  partial:
+## the workspace, [row][part][field of the accumulators].  span: elements of a part.  s: the accumulator of a row.
 <%namespace name="program" file="/normalize/_program.cl.mako"/>
 <%namespace name="loops" file="/normalize/_cpu_loops.cl.mako"/>
 <%namespace name="values" file="/normalize/_row_values.cl.mako"/>

@@ -14,7 +14,8 @@
 ##
 ## G: work-items of a group.  L: of a row.  S: of a sub-group.  phases: those that this kernel computes.
 ## own: the number of the work-item's row in the group.  number: that of all rows, and may be beyond the last.  slot:
-## the place of the sums over rows.  span: elements of a part.  Others: see _program.
+## the place of the sums over rows.  span: elements of a part.  partial: the workspace, [row][part][field of the
+## accumulators].  s: the accumulator of a row.  Others: see _program.
 <%namespace name="program" file="/normalize/_program.cl.mako"/>
 <%namespace name="values" file="/normalize/_row_values.cl.mako"/>
 <%namespace name="share" file="/normalize/_share.cl.mako"/>

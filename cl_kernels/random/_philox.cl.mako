@@ -7,18 +7,19 @@
 ## key: the seed.  stream: the number of the draw with this key.  The constants are the paper's multipliers and Weyl
 ## steps.
 <%def name="define()">
-static inline uint4 philox_4x32_10(uint4 c, uint2 k)
+static inline uint4 philox_4x32_10(uint4 counter, uint2 key)
 {
 % for r in range(10):
     {
-        const ulong p = (ulong)c.x * 0xD2511F53u, q = (ulong)c.z * 0xCD9E8D57u;
-        c = (uint4)((uint)(q >> 32) ^ c.y ^ k.x, (uint)q, (uint)(p >> 32) ^ c.w ^ k.y, (uint)p);
+        const ulong of_x = (ulong)counter.x * 0xD2511F53u, of_z = (ulong)counter.z * 0xCD9E8D57u;
+        counter = (uint4)((uint)(of_z >> 32) ^ counter.y ^ key.x, (uint)of_z, (uint)(of_x >> 32) ^ counter.w ^ key.y,
+            (uint)of_x);
     }
 % if r < 9:
-    k += (uint2)(0x9E3779B9u, 0xBB67AE85u);
+    key += (uint2)(0x9E3779B9u, 0xBB67AE85u);
 % endif
 % endfor
-    return c;
+    return counter;
 }
 
 static inline uint4 PHILOX_block(ulong block, ulong stream, ulong key)

@@ -7,7 +7,8 @@
 ## word(i) depends on i, the seed and the stream only: any partition, any strides and any device give the same mask.
 ##
 ## elem: the element type.  outer: number of axes without the inner one.  plain: whether both arrays are C-ordered.
-## in_place: whether the result replaces the input.
+## in_place: whether the result replaces the input.  size: elements of the shape; row, column: of an element in arrays
+## with strides, whose inner axis has `columns` elements.
 ## V: elements of a vector access (4, or 1 where addresses are not aligned).  G: work-items of a group.
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="group" file="/group/group.cl.mako"/>

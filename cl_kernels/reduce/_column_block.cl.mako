@@ -1,5 +1,6 @@
-## The end of the kernel `columns`: fold the vectors of a group's work-items to one accumulator for each column.  x_lane
-## and y_lane are a work-item's place in the group, of CX x CY.
+## The end of the kernel `columns`: fold the vectors of a group's work-items to one accumulator for each column.  In
+## scope there: x_lane, y_lane, a work-item's place in the group, of CX x CY; total0, total1 ...: its C vectors of V
+## columns; r: the Reduction, whose accumulator acc_t has `fields`; tile, part, parts: see columns.
 ##
 ##   row lane 0      | total0 total1 ... | ...            C vectors of V columns a work-item
 ##   row lane 1      | total0 total1 ... | ...   folds    CY row lanes, through local memory
@@ -27,7 +28,7 @@
 % endfor
 </%def>
 
-## Loop over the columns of a work-item.  GPUs unroll it, so that their arrays are registers; on a CPU
+## The head of a loop over the columns j of a work-item.  GPUs unroll it, so that their arrays are registers; on a CPU
 ## the arrays are in cache.
 <%def name="each_column()">\
 % if not target.is_cpu:
@@ -44,7 +45,7 @@ for (int j = 0; j < ${V * C}; ++j)\
 <%def name="across_groups()">
 <% words = r.acc.bytes // 4 %>\
     __local uint is_last;
-    // Parts are stored one after the other; each has all columns of the block.
+    // partial: [tile][part][x_lane][column j of a work-item], `words` 32-bit words for each accumulator.
     volatile __global uint *mine = partial + ((size_t)tile * parts * ${CX} + x_lane) * ${V * C * words};
     if (y_lane == 0) {
         ${each_column()} {
@@ -79,7 +80,7 @@ ${to_vectors()}\
 <%
     words = r.acc.bytes // 4
     ahead = max(1, 16 // (V * C * words))
-    places = [(u, j) for u in range(ahead) for j in range(V * C)]
+    places = [(u, j) for u in range(ahead) for j in range(V * C)]  # part u of those loaded at once, column j
 %>\
     const acc_t none = acc_t_identity();
 % for field in r.acc.fields:

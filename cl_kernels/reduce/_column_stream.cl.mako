@@ -1,4 +1,6 @@
-## The fold of a part by a work-item of columns: CY row lanes take rows in turn, in steps of U.
+## A part of columns: the fold of a part of the rows by a work-item: CY row lanes take rows in turn, in steps of U.  r:
+## the Reduction; V, C: elements of a vector, and vectors of a work-item.  In scope there: y_lane, the row lane; column,
+## the work-item's first column; begin, end, outer_begin, outer_end, n: see _part.
 ##
 ##   begin   row lane 0   | total0: V columns | total1 ... |     C vectors of a row
 ##           row lane 1
@@ -6,7 +8,8 @@
 ##           row lane 0   | ...
 ##
 ## A row lane has at most U of the rows after the last whole step of U * CY rows; if U > 2, their loads are in flight
-## together.
+## together.  A row updates a state (TYPE_update), which is lifted to an accumulator, and these are combined: see
+## _states.
 <%namespace name="states" file="/reduce/_states.cl.mako"/>
 <%namespace name="loads" file="/reduce/_loads.cl.mako"/>
 <%namespace name="part" file="/reduce/_part.cl.mako"/>
@@ -42,7 +45,8 @@ ${lift(r, total, c, U)}\
         }
 </%def>
 
-## Fold rows of the part, u at a time for each of the CY row lanes.
+## Fold rows of the part, u at a time for each of the CY row lanes: with u == U all whole steps, with 1 the rows after
+## them.  A state folds at most r.block elements before it is lifted.
 <%def name="steps(r, total, u)">
 <% step = CY * u %>
         {
@@ -81,7 +85,7 @@ ${lift(r, total, c, u)}\
 % endfor
 </%def>
 
-## Fold the states of vector c, a<k * C + c> for row k of u, into its total.
+## Lift the states of vector c, a<k * C + c> for row k of u, and fold them into its total.
 <%def name="lift(r, total, c, u)">\
 <%
     acc, state = r.acc.type(V), r.lane.type(V)

@@ -1,4 +1,6 @@
-## Compute the results of a block of columns from its vectors total[0], [1] ..., on a CPU: see cpu_columns.
+## A part of cpu_columns: the results of a block of columns, from its vectors total[0], [1] ...  In scope there: `wide`,
+## the columns of the block; used, its vectors; before: the columns by which a block narrower than a vector begins
+## early; tile, part, parts: see cpu_columns; r: the Reduction, whose accumulator acc_t has `fields`.
 ##
 ##   to_columns()      declare arrays of the accumulators' fields, with an element for each column
 ##   across_groups()   fold the parts of several groups
@@ -44,7 +46,8 @@ typedef float${HALVES} values_u __attribute__((aligned(4)));
 ## The accumulator of column j.
 <%def name="column()">const acc_t a = {${", ".join(f"{field.name}[before + j]" for field in r.acc.fields)}};</%def>
 
-## The last part of a block to finish folds all parts of each column in order; the others return.
+## The last part of a block to finish folds all parts of each column in order; the others return.  words: 32-bit words
+## of an accumulator.  partial: [tile][column j][part], COLUMNS columns a tile.
 <%def name="across_groups(words)">\
         volatile __global uint *mine = partial + (size_t)tile * ${COLUMNS} * parts * ${words};
         for (int j = 0; j < wide; j++) {

@@ -3,8 +3,10 @@
 ##   total[j]   V columns: rows i to i + U - 1 are folded to one state for each column, which is lifted (converted) to
 ##              an accumulator and folded into total[j]
 ##
-## Rows are prefetched U rows ahead.  A block narrower than a vector begins `before` columns early; the
-## last vector of any other block ends at the block's edge.
+## A row updates a state (TYPE_update); TYPE_gather folds a lifted state into an accumulator: see _states.
+## Rows are prefetched U rows ahead.  A block narrower than a vector begins `before` columns early; the last vector of
+## any other block ends at the block's edge.  In scope there: column, `wide`: the block's first column, and its columns;
+## used: its vectors; begin, end, outer_begin, outer_end, n: the part's rows (_part).
 <%namespace name="loads" file="/reduce/_loads.cl.mako"/>
 <%namespace name="part" file="/reduce/_part.cl.mako"/>
 <%!
@@ -67,7 +69,8 @@ ${steps(r, total, 1)}\
     }
 </%def>
 
-## Fold u rows from row i on into the accumulators, and prefetch the u rows after them.
+## Fold u rows from row i on into the accumulators, and prefetch the u rows after them.  at: the first column of vector
+## j.
 <%def name="steps(r, total, u)">\
 <%
     acc, state = r.acc.type(V), r.lane.type(V)

@@ -4,10 +4,12 @@
 ##   sum<V>   an accumulator for each lane of the vectors, which are folded by halves at the end
 ##   sum1     the accumulator of the remaining elements
 ##
-## Between two lifts (conversions of states to accumulators) there are at most r.block steps; `gather` is accurate for
-## 1024 folds in succession, after which `combine` folds the sum into the total.
+## In scope there: begin, end: the part of the inner axis; outer_begin, outer_end: of the outer ones; n: elements of the
+## inner axis (_part).  Between two lifts (conversions of states to accumulators) there are at most r.block steps;
+## `gather` is accurate for 1024 folds in succession, after which `combine` folds the sum into the total.
 ##
-## r: Reduction.  V, U, unit, result_axes, outer: as in cpu_rows.
+## r: Reduction, whose functions TYPE_update, _lift, _gather, _combine and _halve are those of _states.  V, U, unit,
+## result_axes, outer: as in cpu_rows.
 <%namespace name="states" file="/reduce/_states.cl.mako"/>
 <%namespace name="loads" file="/reduce/_loads.cl.mako"/>
 <%namespace name="part" file="/reduce/_part.cl.mako"/>
@@ -35,7 +37,8 @@ ${steps(r, w, u)}\
         }
 </%def>
 
-## Fold the row from i on by whole steps of u vectors of w elements, and advance i.
+## Fold the row from i on by whole steps of u vectors of w elements, and advance i.  a0, a1 ...: a state for each vector
+## of a step.
 <%def name="steps(r, w, u)">\
 <% acc, lane = r.acc.type(w), r.lane.type(w) %>\
                 if (i + ${w * u} <= end) {

@@ -1,11 +1,13 @@
-## The reduction of V rows at a time in cpu_short_rows.  NAME_place0 ... are the offsets of their first elements.
+## A part of cpu_short_rows: the reduction of V rows of n elements at a time.  NAME_place0 ... are the offsets of their
+## first elements in input NAME; lane k of a vector has row k.
 ##
 ##   columns at to at + V - 1   V vectors, one of each row, are loaded and transposed: column at + j updates state
 ##   the next V columns         j % CHAINS; as many elements behind the V rows are prefetched
 ##   ...
 ##   remaining columns          one by one
 ##
-## r: Reduction.  V, outer: as in cpu_short_rows.
+## r: Reduction, whose functions TYPE_update, _lift, _gather and _combine are those of _states.  V, outer: as in
+## cpu_short_rows.
 <%namespace name="states" file="/reduce/_states.cl.mako"/>
 <%namespace name="square" file="/reduce/_transposed.cl.mako"/>
 <%!

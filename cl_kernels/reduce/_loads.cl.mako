@@ -1,8 +1,9 @@
 ## The loads of the inputs x and y of reductions, by parts: a real number has one part, a
 ## complex number two (real, imaginary).  A streamed input is read element by element; an input that is
 ## not streamed holds one value for each result.
-##   LOAD_NAME_W(parts, p)   declare the parts of W neighbouring elements at p
-## spread: names of the streamed inputs that have one element for all lanes of a vector (a stride of 0).
+##   LOAD_NAME_W(parts, p)   declare the parts of W neighbouring elements at p, for the Element NAME
+## r: the Reduction; e, n: the Element and the name of an input; w: elements at a time; NAME_row: the row's first
+## element.  spread: names of the streamed inputs that have one element for all lanes of a vector (a stride of 0).
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%!
     from portable_gpu.codegen.reductions import value_names

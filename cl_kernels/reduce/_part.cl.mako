@@ -6,7 +6,8 @@
 ## A part is a range of each.  With `split` there are inner_parts parts along the inner axis, and the last
 ## group to finish folds the partial results of all, in `partial`.
 ##
-## r: Reduction.  result_axes, outer: numbers of axes.  Strides count elements.
+## r: Reduction.  result_axes, outer: numbers of the axes of results, and of the reduced ones but the inner one; o: a
+## position on these; n: elements of the inner axis.  Strides count elements.
 <%!
 def place(result_axes, name, row="row"):
     """The C expression for the offset of an array's element for result `row`."""

@@ -1,5 +1,6 @@
-## Fold the vectors total0 ... of all row lanes (see columns) into those of row lane 0, up to eight into one in a step:
-## a tree of pairs has three times as many barriers.
+## A part of columns: fold the vectors total0 ... of all CY row lanes into those of row lane 0, up to eight into one in
+## a step: a tree of pairs has three times as many barriers.  x_lane, y_lane: the work-item's place in the group, of CX
+## x CY.  shared: a vector of accumulators for each work-item, in local memory.
 <%def name="fold()">
 <% acc, lanes_left = r.acc.type(V), CY %>
 % while lanes_left > 1:

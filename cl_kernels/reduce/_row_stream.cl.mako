@@ -1,7 +1,9 @@
-## The fold of a part of a row by L work-items, which take vectors in turn.
+## A part of rows: the fold of a part of a row by L work-items, which take vectors in turn.  In scope there: lane, of L;
+## begin, end: the part of the inner axis; outer_begin, outer_end: of the outer ones; n: elements of the inner axis.
 ##
 ##   row   | lane 0 | lane 1 | ... | lane L-1 | lane 0 | ...      V elements each, U steps in flight
 ##
+## r: Reduction, whose functions TYPE_update, _lift and _combine are those of _states.
 ## A work-item folds steps of U vectors, then the remaining vectors one by one, then the remaining elements.
 ##
 ## peel: whether rows may be unaligned.  Vectors are aligned then; before them, each lane loads at most one of the
@@ -50,7 +52,9 @@ ${steps(r, total, V, u, width, "last")}
                 }
 </%def>
 
-## Fold the row from i on by whole steps of u vectors of v elements, loaded w at a time, and advance i.
+## Fold the row from i on by whole steps of u vectors of v elements, loaded w at a time, and advance i.  end: C text.
+## first: the lane's first element; a0, a1 ...: a state for each vector of a step, which folds at most r.block elements
+## before it is lifted.
 <%def name="steps(r, total, v, u, w, end='end')">
 <%
     acc, lane = r.acc.type(w), r.lane.type(w)

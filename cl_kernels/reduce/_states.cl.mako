@@ -56,7 +56,7 @@ ${loads.define(e, w, aligned)}
     state, acc, index = r.lane.type(w), r.acc.type(w), vector("long", w)
     values = [f"{vector(e.real, w)} {part}" for e, n in zip(r.inputs, r.names) for part in value_names(e, n)]
     step = f"CONVERT({index}, a.step)" if w > 1 else "a.step"
-    iota = ", ".join(str(j * lane_step) for j in range(w))
+    of_lanes = ", ".join(str(j * lane_step) for j in range(w))  # the indices of the lanes, from that of lane 0 on
 %>
 ${accumulator.define(r.lane, w)}
 static inline ${state} ${state}_update(${state} a, ${", ".join(values)}, long step)
@@ -68,7 +68,7 @@ static inline ${acc} ${state}_lift(${state} a, long first, long stride)
 {
     ${acc} r;
 % if r.indexed:
-    const ${index} INDEX = (${index})(first) + ${step} * (${index})(stride) + (${index})(${iota});
+    const ${index} INDEX = (${index})(first) + ${step} * (${index})(stride) + (${index})(${of_lanes});
 % endif
     ${r.lift(w)}
     return r;

@@ -1,4 +1,4 @@
-## The transposition of a square of elements in registers, by CPUs' shuffles of two operands.
+## A part of cpu_short_rows: the transposition of a square of elements in registers, by CPUs' shuffles of two operands.
 ##
 ##   a0 a1 | a2 a3        a0 a1 | c0 c1        a0 b0 | c0 d0      lanes of `near` elements (here 2; 16
 ##   b0 b1 | b2 b3   ->   b0 b1 | d0 d1   ->   a1 b1 | c1 d1      bytes) are exchanged, and then their
@@ -11,6 +11,7 @@
         """C declarations of the columns of the vectors `name`_0 ..., and the names of the columns."""
         lines, names = [], [f"{name}_{k}" for k in range(width)]
 
+        # One shuffle of the vectors a and b; `lanes` are those of the result; `at`: its number within a stage.
         def declare(stage, at, a, b, lanes):
             new = f"{name}_{stage}_{at}"
             lanes = ", ".join(map(str, lanes))

@@ -11,7 +11,8 @@
 ## block among those of all results.
 ##
 ## r: Reduction (see _states).  CX, CY: work-items of a group along columns and rows (row lanes).  V, C: vector width,
-## and vectors of a work-item.  U: rows of a step.  aligned, result_axes, outer, split: as in rows.
+## and vectors of a work-item.  U: rows of a step.  aligned, result_axes, outer, split: as in rows.  In local memory:
+## shared, a vector of accumulators for each work-item.
 <%namespace name="states" file="/reduce/_states.cl.mako"/>
 <%namespace name="loads" file="/reduce/_loads.cl.mako"/>
 <%namespace name="part" file="/reduce/_part.cl.mako"/>

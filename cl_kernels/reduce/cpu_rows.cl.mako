@@ -11,7 +11,7 @@
 ## reduction if the result is not accurate enough.
 ##
 ## r: Reduction (see _states).  V, U: vector width and unrolling.  unit: inner stride is 1.  result_axes, outer: numbers
-## of axes.
+## of axes.  partial: the workspace, [row][part]; count: elements of a row.
 <%namespace name="states" file="/reduce/_states.cl.mako"/>
 <%namespace name="loads" file="/reduce/_loads.cl.mako"/>
 <%namespace name="part" file="/reduce/_part.cl.mako"/>

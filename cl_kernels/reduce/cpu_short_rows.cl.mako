@@ -35,9 +35,9 @@ void ${kernel("reduce_rows")}
         ${stream.gathered(r.inputs[1], "y", "y_in", "")}
 % endif
 ${fold_rows()}\
-        for (int k = 0; k < ${V}; k++) {
-            const long row = first + k;
-            const acc_t a = {${", ".join(f"((const {field.ctype} *)&total.{field.name})[k]"
+        for (int lane = 0; lane < ${V}; lane++) {
+            const long row = first + lane;
+            const acc_t a = {${", ".join(f"((const {field.ctype} *)&total.{field.name})[lane]"
                 for field in r.acc.fields)}};
             ${r.totals}
             ${r.result.name}_store(out + (${part.module.place(result_axes, "out")}), ${r.value});

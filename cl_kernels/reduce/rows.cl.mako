@@ -14,7 +14,8 @@
 ## r: Reduction (see _states).  G: work-items of a group.  L: of a row.  S: of a sub-group.  V, U: vector width and
 ## unrolling.  aligned: whether the addresses of vectors are multiples of their size.  unit: inner stride is 1.  split:
 ## rows have parts.
-## result_axes, outer: numbers of axes.  peel: rows may be unaligned (see _row_stream).
+## wave: local memory for one accumulator of each sub-group.  partial: the workspace, [row][part]; count: elements of a
+## row.  result_axes, outer: numbers of axes.  peel: rows may be unaligned (see _row_stream).
 <%namespace name="states" file="/reduce/_states.cl.mako"/>
 <%namespace name="loads" file="/reduce/_loads.cl.mako"/>
 <%namespace name="part" file="/reduce/_part.cl.mako"/>

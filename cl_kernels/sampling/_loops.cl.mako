@@ -1,6 +1,7 @@
-## The loops of the CPU kernel `runs` over the taps of n adjacent outputs, in columns b to b + n - 1.  Parameters: see
-## runs and _parts.  across: the number of ruled axes among the rows.  step: for each operand the text " * stride" of a
-## column, or "".  u_<k>: the product of the weights on the axes before k.
+## A part of runs: the loops over the taps of n adjacent outputs, in columns b to b + n - 1.  Parameters: see runs and
+## _parts.  across: the number of ruled axes among the rows; t<k>, p<k>, o<k>: tap, place of it, and output on axis k;
+## step: for each operand the text " * stride" of a column, or ""; u_<k>: the product of the weights on the axes before
+## k; acc[j], found[j]: the output in column b + j and, of a maximum, its index; blended: see runs.
 <%namespace name="parts" file="/sampling/_parts.cl.mako"/>
 
 ## The loops over the taps of the ruled axes k, k + 1, ...
@@ -15,12 +16,12 @@
 ${nest(k + 1, across, step)}\
             }
 % else:
-<% offset = {n: "".join(f" + p{j} * {n}_step{j}" for j in range(across)) for n in sources} %>\
+<% offset = {n: "".join(f" + p{axis} * {n}_step{axis}" for axis in range(across)) for n in sources} %>\
 % for n in sources:
             ${parts.pointer(n, "_row")} = ${n}${offset[n]};
 % endfor
 % if kind in ("argmax", "picked"):
-            const ${index} flat = 0${"".join(f" + p{j} * flat{j}" for j in range(across))};
+            const ${index} flat = 0${"".join(f" + p{axis} * flat{axis}" for axis in range(across))};
 % endif
 % if blended:
 <% value = f"{e.name}_load(x_row + j{step['x']})" %>\
@@ -32,8 +33,8 @@ ${columns(across, step)}\
 % endif
 </%def>
 
-## Combine the taps of the last ruled axis, or, with `line`, of the columns of a plain axis.  In regular columns (pitch)
-## only the places q_<t> of the first output are loaded.
+## Combine the taps of the last ruled axis, or, with `line`, of the columns of a plain axis.  In regular columns, whose
+## places are `pitch` apart, only the places q_<t> of the first output are loaded.
 <%def name="columns(across, step)">\
 % if line:
             for (int j = 0; j < n; j++) { ${leaf("b + j", "flat", f"u_{across}", across, step)} }
@@ -70,7 +71,8 @@ ${columns(across, step)}\
 % endif
 </%def>
 
-## One tap at place p of the last ruled axis, whose weight is at `at`.
+## One tap of output j at place p of the last ruled axis, whose weight is number `at` of the table.  check: whether p
+## may be -1.
 <%def name="tap(p, at, across, step, check=True)">\
 <%
     p_or_0 = f"max({p}, {'read_begin' if blended else 0})" if check and gaps[across] else p

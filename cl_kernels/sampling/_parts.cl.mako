@@ -20,7 +20,7 @@
 __global ${"" if n in ("out", "indices") else "const "}${ctype} *${n}${suffix}\
 </%def>
 
-## Define the squares of elements and of vectors of `widths` elements, if squares are summed.
+## Define the squares of elements and of vectors of `widths` elements, if squares are summed (of_squares).
 <%def name="define_squares(widths)">\
 % for type in dict.fromkeys(vector(e.value, width) for width in widths if of_squares):
 static inline ${type} __attribute__((overloadable)) squared(${type} x) { return x * x; }

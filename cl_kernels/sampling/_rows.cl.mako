@@ -1,5 +1,6 @@
-## Two more steps of the CPU kernel `runs`: the copy of one row of the source, and the search for the columns that a row
-## reads.  Parameters: see _loops.
+## Parts of runs: the copy of one row of the source, and the search for the columns that a row reads.  Outputs are in
+## columns begin to end - 1 of the row; across: the number of ruled axes among the rows; t<k>, p<k>, o<k>: tap, its
+## place, and output on axis k; step: for each operand the text " * stride" of a column, or "".
 <%namespace name="parts" file="/sampling/_parts.cl.mako"/>
 
 ## Declare read_begin and read_end: columns begin to end - 1 read places of the source from read_begin to read_end - 1.
@@ -40,7 +41,7 @@ ${find_row(0, across)}\
 ## Set x_row to the row of the source that the taps of the axes from k on name; there is at most one.
 <%def name="find_row(k, across)">\
 % if k == across:
-        x_row = x${"".join(f" + p{j} * x_step{j}" for j in range(across))};
+        x_row = x${"".join(f" + p{axis} * x_step{axis}" for axis in range(across))};
 % else:
         for (int t${k} = 0; t${k} < most${k}; t${k}++) {
             const int p${k} = places${k}[t${k} * size${k} + o${k}];

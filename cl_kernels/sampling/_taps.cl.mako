@@ -1,5 +1,5 @@
-## The taps of an output of `tiles`, by nested loops over the ruled axes, unrolled where `taps` says so.  Parameters:
-## see _parts.
+## A part of tiles: the taps of an output, by nested loops over the ruled axes, unrolled where `taps` says so.
+## Parameters: see _parts.  t, p, o, w followed by the number of an axis: tap, its place, output, weight.
 ##
 ##   for each tap of axis 0 | for each tap of axis 1 | ... | take source[base + offset 0 + offset 1 + ...]
 ##

@@ -1,5 +1,9 @@
-## The windows of blocks of outputs: their places, their loads, and the combination of their elements.  Parameters: see
-## blocks.
+## A part of blocks: the windows that blocks of outputs read: their places, their loads, and the combination of their
+## elements.  Parameters: see blocks.  c<k>: the number of the block along axis k.  w: an element of a window along an
+## axis; tap: one that an output reads.  x<w>, which<w>: elements of the window's row in registers.  acc<o>, found<o>,
+## is_nan<o>: output o of the block, in C order: its value, its index, and whether a NaN was read.
+## AxisBlocks (ops/sampling): step, first: elements c<k> * step + first + w are the window; taps: those that each output
+## of the block reads; size, width: outputs and elements of it; inside: whether element w surely exists.
 <%namespace name="parts" file="/sampling/_parts.cl.mako"/>
 
 ## Declare the places p<k>_<w> and offsets NAME<k>_<w> of the elements w of the window along axis k, and the weights

@@ -4,12 +4,14 @@
 ##   window of block (c0, c1)   x x x x x x      W0 x W1 elements, each of which is loaded once
 ##                              x x x x x x      for C0 x C1 outputs
 ##
-## A work-item computes one block of outputs at `each` places of the repeated axis (see tiles).  Adjacent work-items
-## have adjacent blocks, or, if line is True, adjacent vectors of the plain axis along which the result is contiguous.
+## c0, c1: the number of the block along each ruled axis.  A work-item computes one block of outputs at `each` places of
+## the repeated axis (see tiles).  Adjacent work-items have adjacent blocks, or, if line is True, adjacent vectors of
+## the plain axis along which the result is contiguous.
 ##
 ## blocks: AxisBlocks of each ruled axis.  segments: (begin, width) of the loads of a row of a window, by source.
 ## C: width of the store of a row of a block, or 1.  tails: whether the last block of each axis has fewer outputs.
-## G: work-items of a group.  LX: those along the columns (see tiles).  Other parameters: see _parts.
+## G: work-items of a group.  LX: those along the columns.  columns, rows, positions, plain, repeats: as in tiles, with
+## blocks in the place of outputs.  own: the flat index of the block's first output.  Other parameters: see _parts.
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="group" file="/group/group.cl.mako"/>
 <%namespace name="parts" file="/sampling/_parts.cl.mako"/>
@@ -52,7 +54,7 @@ ${windows.declare(k)}\
 % if routed:
     const int own = ${" + ".join(f"c{k} * {blocks[k].size} * flat{k}" for k in range(K))};
 % endif
-    for (${index} r = first; r < end; r++) {
+    for (${index} repeat = first; repeat < end; repeat++) {
 % for o in range(blocks[0].size * (blocks[1].size if K == 2 else 1)):
         ${parts.type_of()} acc${o} = ${parts.nothing()};
 % if kind == "argmax":

@@ -12,6 +12,7 @@
 ## blended: if not 0, the rows of a source are added first, each times its weight, to an array of at most `blended`
 ## columns, and then the columns of this array.  B: as above.  unit: whether each operand has stride 1 along the
 ## columns.
+## positions: of the ruled axes among the rows; plain: the position on the other axes.  own: the flat index of column 0.
 ## Others: see _parts.
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="parts" file="/sampling/_parts.cl.mako"/>
@@ -98,6 +99,6 @@ ${loops_of.nest(0, across, step)}\
 
 ## The place of a row on ruled axis k.
 <%def name="place(k)">\
-<% slower = " * ".join(f"size{j}" for j in range(k + 1, across)) %>\
+<% slower = " * ".join(f"size{axis}" for axis in range(k + 1, across)) %>\
 ${f"position / ({slower})" if slower else "position"}${f" % size{k}" if k else ""}\
 </%def>

@@ -13,7 +13,8 @@
 ## multiples of 16, because 16 sources are tested at a time.
 ## sums: whether a plane is added in float32, in workspace, and stored when it is complete (16-bit floats).
 ## plane: the places of a plane; width: those of its last axis.  out_flat: the distance in the result of neighbours of
-## the plane.  B, other parameters: see runs and _parts.
+## the plane.  B, other parameters: see runs and _parts.  o<k>, t<k>, p<k>: source, tap and place on axis k; b + j: the
+## column of source j of B.
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="parts" file="/sampling/_parts.cl.mako"/>
 <%include file="/common/prelude.cl.mako"/>
@@ -54,7 +55,7 @@ void ${kernel("sampling")}
 % endif
         for (${index} row = 0; row < rows; row++) {
 % for k in range(across):
-<% slower = " * ".join(f"size{j}" for j in range(k + 1, across)) %>\
+<% slower = " * ".join(f"size{axis}" for axis in range(k + 1, across)) %>\
             const ${index} o${k} = ${f"row / ({slower})" if slower else "row"}${f" % size{k}" if k else ""};
 % endfor
 % for n in sources:
@@ -99,7 +100,7 @@ ${nest(0)}\
 ## For the places of the axes from k on, mark the indices that are in a window, or find their places on the last axis;
 ## `column` is that place, or -2, which is none and differs from the table's -1.
 <%def name="nest(k)">\
-<% base = "0" + "".join(f" + p{j} * flat{j}" for j in range(k)) %>\
+<% base = "0" + "".join(f" + p{axis} * flat{axis}" for axis in range(k)) %>\
 % if k < across:
                     for (int t${k} = 0; t${k} < most${k}; t${k}++) {
                         const int p${k} = places${k}[t${k} * size${k} + o${k}];

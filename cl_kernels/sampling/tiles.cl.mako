@@ -10,9 +10,10 @@
 ## taps once, and computes its results at `each` places of one plain axis, the repeated axis.  Group g has part g %
 ## columns_parts of the columns.
 ##
-## G: work-items of a group.  LX, V: as above.  unrolled: whether the loop over places is unrolled, so
-## that more loads are in flight.
-## Other parameters: see _parts.
+## G: work-items of a group.  LX, V: as above.  unrolled: whether the loop over places is unrolled, so that more loads
+## are in flight.  positions: of all ruled axes together; plain: the position on the other axes but the repeated one, of
+## which there are `repeats` places.  o<k>: the output's place on ruled axis k.  NAME_repeat: the stride of operand NAME
+## along the repeated axis.  Other parameters: see _parts.
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="group" file="/group/group.cl.mako"/>
 <%namespace name="parts" file="/sampling/_parts.cl.mako"/>
@@ -57,7 +58,7 @@ ${taps_of.declare(k)}\
 % if unrolled:
     #pragma unroll 4
 % endif
-    for (${index} r = first; r < end; r++) {
+    for (${index} repeat = first; repeat < end; repeat++) {
         ${parts.type_of()} acc = ${parts.nothing()};
 % if kind == "argmax":
         ${index} found = -1;
@@ -87,6 +88,6 @@ ${taps_of.nest(0, {n: "" for n in sources}, "")}\
 
 ## The place of the output on ruled axis k.
 <%def name="axes_of_position(k)">\
-<% slower = " * ".join(f"size{j}" for j in range(k + 1, K)) %>\
+<% slower = " * ".join(f"size{axis}" for axis in range(k + 1, K)) %>\
 ${f"position / ({slower})" if slower else "position"}${f" % size{k}" if k else ""}\
 </%def>
