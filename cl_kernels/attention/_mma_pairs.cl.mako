@@ -32,7 +32,7 @@ ${"true" if not causal else f"t0 < mine + {16 * policy.blocks}u" if side == "q" 
 <%def name="multiply()"><% B, TK = policy.blocks, policy.others %>\
         if (${needed()}) {
 % for block, j in ((block, j) for block in range(B) for j in range(TK // 8)):
-            float ${", ".join(f"{sums}{block}_{j}_{r} = 0" for sums in "sz" for r in range(4))};
+            float ${", ".join(f"{sums}{block}_{j}_{r} = 0" for sums in ("s", "z") for r in range(4))};
 % endfor
 % for sums, own, other in (("s", row_arrays[0], tile_arrays[0]), ("z", row_arrays[1], tile_arrays[1])):
             {

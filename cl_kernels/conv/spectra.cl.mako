@@ -5,8 +5,9 @@
 ##
 ## Numbers are complex, as pairs of `elem`; offsets and strides count numbers.  i is below `rows`, l below `columns`,
 ## and j below `depth`.  The bias of channel l is added to all points of a result by adding `points` times the bias to
-## its frequency 0.  adds: whether products are added to o.  Items: see _axes; an item is a group, a row and a column of
-## tiles of pairs, and a block of V frequencies.  a_group, a_row, a_step: strides between groups, rows i, and numbers j.
+## its frequency 0.  re{i}{l}, im{i}{l}: V results of the pair (i0 + i, l0 + l).  adds: whether products are added to o.
+## Items: see _axes; an item is a group, a row and a column of tiles of pairs, and a block of V frequencies.  a_group,
+## a_row, a_step: strides between groups, rows i, and numbers j.
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="space" file="/conv/_axes.cl.mako"/>
 <%include file="/common/prelude.cl.mako"/>
@@ -38,14 +39,14 @@ ${space.digits("item", order, I)}\
 % for name, count in (("a", TI), ("b", TL)):
 % for i in range(count):
         const pairs_t at_${name}${i} = *(__global const pairs_t *)(${name}${i} + 2 * j * ${name}_step);
-        const ${value} ${name}re${i} = at_${name}${i}.even, ${name}im${i} = at_${name}${i}.odd;
+        const ${value} ${name}_re${i} = at_${name}${i}.even, ${name}_im${i} = at_${name}${i}.odd;
 % endfor
 % endfor
 % for i, l in pairs:
-        re${i}${l} += are${i} * bre${l};
-        im${i}${l} += are${i} * bim${l};
-        re${i}${l} -= aim${i} * bim${l};
-        im${i}${l} += aim${i} * bre${l};
+        re${i}${l} += a_re${i} * b_re${l};
+        im${i}${l} += a_re${i} * b_im${l};
+        re${i}${l} -= a_im${i} * b_im${l};
+        im${i}${l} += a_im${i} * b_re${l};
 % endfor
     }
 % for i, l in pairs:

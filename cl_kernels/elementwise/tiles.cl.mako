@@ -9,7 +9,8 @@
 ## none for an element.  All loads of a tile are before its stores.  The elements at the end of a row that fill no
 ## vector are computed after the vectors.  Launch: one group a tile, `parts` tiles side by side.
 ##
-## G: work-items of a group.  LX, X, Y: as above.  Other parameters: see _arrays.
+## G: work-items of a group.  LX, X, Y: as above.  v_{y}_{x}: vector x of the work-item in row first_row + y G / LX.
+## Other parameters: see _arrays.
 <%namespace name="arrays" file="/elementwise/_arrays.cl.mako"/>
 <%namespace name="group" file="/group/group.cl.mako"/>
 <%include file="/common/prelude.cl.mako"/>

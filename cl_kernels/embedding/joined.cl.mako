@@ -2,7 +2,8 @@
 ##
 ##   rows   | 0 | 1 | ...      a work-item has a row; it walks from the last chunk to the first
 ##
-## head, tail and next: see lists; `positions` has them one after another.  G: work-items of a group.
+## head, tail (of each chunk and row) and next (of each position): see lists; `positions` has them one after another.
+## G: work-items of a group.
 <%namespace name="group" file="/group/group.cl.mako"/>
 <%include file="/common/prelude.cl.mako"/>
 

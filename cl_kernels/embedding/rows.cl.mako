@@ -3,7 +3,8 @@
 ##   item   | row 0: V V V | row 1: V V V | ...      a work-item sums one vector of a row over all positions;
 ##                                                   on a CPU it sums pieces_each vectors
 ##
-## positions: see lists and joined.  Rows without positions are 0.  Sums of 16-bit elements are in float.
+## positions: see lists and joined: the head of each row's list, and at 2 * chunks * row_count + i the position after i.
+## pieces: vectors of out, row_pieces of a row.  Rows without positions are 0.  Sums of 16-bit elements are in float.
 ##
 ## elem: the element type.  V: elements of a vector.  by_count: whether a sum is divided by the number of its positions
 ## (PyTorch's scale_grad_by_freq).  index: C type of numbers of vectors.  G: work-items of a group.

@@ -47,7 +47,8 @@ def declared(side, all):
         *(["__global const pair_t *factors"] if side.factor else []),
     ]
 %>
-## Expressions: the stride along an axis ("row" or "lane"), 1 or 2 where it is known; a distance in real numbers.
+## Expressions: the stride along an axis ("row" or "lane") in numbers of the side, 1 or 2 where it is known; the pointer
+## to a row of a lane, and its distance from row 0 of lane 0, in real numbers.
 <%def name="step(name, side, axis)">\
 % if side.form == "packed" and axis == "row":
 2\
@@ -63,6 +64,7 @@ ${name}_${axis}\
 <%def name="distance(name, side, row, lane)">\
 ${side.components} * ((long)(${row}) * ${step(name, side, "row")} + (long)(${lane}) * ${step(name, side, "lane")})\
 </%def>
+## NAME_end of a folded sequence: number limit - at, where NAME_at is number `at`; lanes are adjacent numbers.
 <%def name="begin(name, side, row, lane)">\
     __global ${"const " if name == "x" else ""}real_t *${name}_at = ${place(name, side, row, lane)};
 % if side.form == "folded":
@@ -70,6 +72,7 @@ ${side.components} * ((long)(${row}) * ${step(name, side, "row")} + (long)(${lan
         + 2 * ${limit(name, side)} * ${step(name, side, "lane")} - ${distance(name, side, row, lane)};
 % endif
 </%def>
+## Behind the middle, numbers go back from NAME_end as rows go on.
 <%def name="further(name, side, row, lane, mirrored)">\
 % if mirrored in ("", "false"):
 ${name}_at + ${distance(name, side, row, lane)}\

@@ -61,6 +61,7 @@ ${ahead.load(plan, ahead_rank)}\
 <% further = b * plan.items + r * first.count %>\
 <% row = f"min({first.item} + {further}, n - 1)" if plan.chirp else f"{first.item} + {further}" %>\
 <%
+# Beyond the last row a chirp's reads repeat it, so the distance from the first row is known only at run time.
 distance = f"(int){row} - (int){first.item}" if plan.chirp else further
 mirrored = (rows.module.mirrored_of(plan, first, r) or rows.module.mirrored("x", source, row, lane)) if folded else ""
 %>\

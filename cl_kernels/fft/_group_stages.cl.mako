@@ -26,10 +26,10 @@ static inline void twist${stage.number}${tag}(real_t *re, real_t *im, const pair
 % for bit in range((R - 1).bit_length()):
     w[${1 << bit}] = table_roots[${bit}];
 % endfor
+## together: roots that are computed at a time, before they are used.  Root r is the product of roots high and r - high.
 <% together, low = (1, 4 if R > 8 else 2) if plan.back else (R, R) %>\
 % for begin in range(0, R, together):
 % for r in range(max(begin, 1), begin + together):
-## Root r is the product of roots `high` and r - high.
 <% high = r - r % low if r > low and r % low else 1 << (r.bit_length() - 1) %>\
 % if r & (r - 1):
     w[${r}] = product(w[${high}], w[${r - high}]);

@@ -22,8 +22,8 @@ static inline ${acc} ${acc}_of_row(${acc} v, __local ${acc} *slot, __local ${acc
 % if across:
     shared[lid] = v;
     barrier(CLK_LOCAL_MEM_FENCE);
-    for (uint d = ${G // 2}u; d >= ${own}u; d /= 2) {
-        if (lid < d) shared[lid] = ${acc}_combine(shared[lid], shared[lid + d]);
+    for (uint left = ${G // 2}u; left >= ${own}u; left /= 2) {  // values that remain, G / L of which are totals
+        if (lid < left) shared[lid] = ${acc}_combine(shared[lid], shared[lid + left]);
         barrier(CLK_LOCAL_MEM_FENCE);
     }
     return shared[lid % ${own}u];

@@ -22,8 +22,9 @@ void ${kernel("normalize_targets")}
     __local long firsts[${G}];
     firsts[get_local_id(0)] = first;
     barrier(CLK_LOCAL_MEM_FENCE);
-    for (uint d = ${G // 2}; d > 0; d /= 2) {
-        if (get_local_id(0) < d) firsts[get_local_id(0)] = min(firsts[get_local_id(0)], firsts[get_local_id(0) + d]);
+    for (uint left = ${G // 2}; left > 0; left /= 2) {  // values that remain
+        if (get_local_id(0) < left)
+            firsts[get_local_id(0)] = min(firsts[get_local_id(0)], firsts[get_local_id(0) + left]);
         barrier(CLK_LOCAL_MEM_FENCE);
     }
     first = firsts[0];

@@ -34,28 +34,28 @@ void ${kernel("dropout")}
         const long first = block * 4;
 % if V > 1:
         if (first + 4 <= size) {
-            const ${e.real}4 v = ${e.name}_load4(x + first) * scale;
+            const ${e.real}4 scaled = ${e.name}_load4(x + first) * scale;
             ${e.name}_store4(out + first, (${e.real}4)(${", ".join(
-                f"words.s{j} < threshold ? 0 : v.s{j}" for j in range(4))}));
+                f"words.s{j} < threshold ? 0 : scaled.s{j}" for j in range(4))}));
             continue;
         }
 % endif
 % for j in range(4):
         if (first + ${j} < size) {
 % if plain:
-            const ${e.real} v = ${e.name}_load(x + first + ${j}) * scale;
-            ${e.name}_store(out + first + ${j}, words.s${j} < threshold ? 0 : v);
+            const ${e.real} scaled = ${e.name}_load(x + first + ${j}) * scale;
+            ${e.name}_store(out + first + ${j}, words.s${j} < threshold ? 0 : scaled);
 % else:
             const long column = (first + ${j}) % columns;
 % if outer:
             const long row = (first + ${j}) / columns;
 % endif
-            const ${e.real} v = ${e.name}_load(
+            const ${e.real} scaled = ${e.name}_load(
                 x + (column * ${names[0]}_stride
                     + ${axes.offset("outer", names[0], axes.digits("outer", outer, "row"))})) * scale;
             ${e.name}_store(out + (column * out_stride
                 + ${axes.offset("outer", "out", axes.digits("outer", outer, "row"))}),
-                words.s${j} < threshold ? 0 : v);
+                words.s${j} < threshold ? 0 : scaled);
 % endif
         }
 % endfor

@@ -11,13 +11,13 @@
 % endwhile
 </%def>
 
-## Row lanes below d fold the values of the row lanes + d, + 2 d ... below `count` into theirs.
-<%def name="exchange(acc, c, d, count)">
+## Row lanes below `left` fold vector c of the row lanes + left, + 2 left ... below `count` into theirs.
+<%def name="exchange(acc, c, left, count)">
 % for field in r.acc.fields:
     shared[get_local_id(0)].${field.name} = total${c}.${field.name};
 % endfor
     barrier(CLK_LOCAL_MEM_FENCE);
-    for (uint other = y_lane + ${d}; y_lane < ${d} && other < ${count}; other += ${d})
+    for (uint other = y_lane + ${left}; y_lane < ${left} && other < ${count}; other += ${left})
         total${c} = ${acc}_combine(total${c}, shared[other * ${CX} + x_lane]);
     barrier(CLK_LOCAL_MEM_FENCE);
 </%def>

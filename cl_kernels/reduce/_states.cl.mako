@@ -92,9 +92,9 @@ static inline ${acc} ${acc}_adopt(${tried} a)
 
 ## Fold states into the first of them, in plain arithmetic, as a tree.
 <%def name="join_states(r, w, states)">\
-% for d in [1 << k for k in range((len(states) - 1).bit_length())]:
-% for i in range(0, len(states) - d, 2 * d):
-${states[i]} = ${r.lane.type(w)}_combine(${states[i]}, ${states[i + d]}); \
+% for distance in [1 << k for k in range((len(states) - 1).bit_length())]:
+% for i in range(0, len(states) - distance, 2 * distance):
+${states[i]} = ${r.lane.type(w)}_combine(${states[i]}, ${states[i + distance]}); \
 % endfor
 % endfor
 </%def>
