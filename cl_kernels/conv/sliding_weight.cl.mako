@@ -31,8 +31,8 @@ E, real, vector = elem.name, elem.real, row.module.vector
 fresh, ahead, column = rows.fresh, rows.ahead, rows.strip
 taps = (1, column.taps, strip.taps)
 T, M, pitch = column.taps * strip.taps, G // lanes, lanes * wide
-end = column.loads[-1] + 1
-loaded = range(max(0, end - fresh), end)  # rows of s, counted from `window`
+end_of_window = column.loads[-1] + 1
+loaded = range(max(0, end_of_window - fresh), end_of_window)  # rows of s, counted from `window`
 words = fix_up.module.words(real)
 %>
 ${element.scalar(elem)}

@@ -40,7 +40,7 @@ ${steps(r, w, u)}\
 ## Fold the row from i on by whole steps of u vectors of w elements, and advance i.  a0, a1 ...: a state for each vector
 ## of a step.
 <%def name="steps(r, w, u)">\
-<% acc, lane = r.acc.type(w), r.lane.type(w) %>\
+<% acc, state = r.acc.type(w), r.lane.type(w) %>\
                 if (i + ${w * u} <= end) {
                     const long steps = (end - i) / ${w * u};
 % if r.block:
@@ -50,25 +50,25 @@ ${steps(r, w, u)}\
                     for (long done = 0; done < steps;) {
                         const long stop = min(steps, done + ${r.block or 1 << 30}L);
 % for k in range(u):
-                        ${lane} a${k} = ${lane}_identity();
+                        ${state} a${k} = ${state}_identity();
 % endfor
                         for (; done < stop; ++done) {
                             const long at = i + done * ${w * u};
 % for k in range(u):
-                            { ${loads.along_row(r, w, f"at + {k * w}", unit)} a${k} = ${lane}_update(a${k},
+                            { ${loads.along_row(r, w, f"at + {k * w}", unit)} a${k} = ${state}_update(a${k},
                                 ${loads.values(r, w)}, done); }
 % endfor
                         }
 % if r.block:
                         ${states.join_states(r, w, [f"a{k}" for k in range(u)])}
-                        gathered = ${acc}_gather(gathered, ${lane}_lift(a0, 0, 0));
+                        gathered = ${acc}_gather(gathered, ${state}_lift(a0, 0, 0));
                         if (++lifts % 1024 == 0) {
                             sum${w} = ${acc}_combine(sum${w}, gathered);
                             gathered = ${acc}_identity();
                         }
 % else:
 % for k in range(u):
-                        sum${w} = ${acc}_combine(sum${w}, ${lane}_lift(a${k}, o * n + i + ${k * w}, ${w * u}));
+                        sum${w} = ${acc}_combine(sum${w}, ${state}_lift(a${k}, o * n + i + ${k * w}, ${w * u}));
 % endfor
 % endif
                     }

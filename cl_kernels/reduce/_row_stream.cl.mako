@@ -57,7 +57,7 @@ ${steps(r, total, V, u, width, "last")}
 ## before it is lifted.
 <%def name="steps(r, total, v, u, w, end='end')">
 <%
-    acc, lane = r.acc.type(w), r.lane.type(w)
+    acc, state = r.acc.type(w), r.lane.type(w)
     step, pieces = L * v * u, v // w
     halves = [w >> k for k in range(w.bit_length() - 1)]
     moves = not set(r.names[: len(r.streamed)]) <= set(spread)  # else each input has one element for a whole row
@@ -70,7 +70,7 @@ ${steps(r, total, V, u, width, "last")}
                     for (long done = 0; done < steps;) {
                         const long stop = min(steps, done + ${r.block // pieces or 1 << 30}L);
 % for k in range(u):
-                        ${lane} a${k} = ${lane}_identity();
+                        ${state} a${k} = ${state}_identity();
 % endfor
                         for (; done < stop; ++done) {
 % if moves:
@@ -79,7 +79,7 @@ ${steps(r, total, V, u, width, "last")}
 % for k in range(u):
 % for piece in range(pieces):
                             { ${loads.along_row(r, w, f"at + {k * L * v + piece * w}", unit)} a${k} =
-                                ${lane}_update(a${k}, ${loads.values(r, w)}, done); }
+                                ${state}_update(a${k}, ${loads.values(r, w)}, done); }
 % endfor
 % endfor
                         }
@@ -87,10 +87,10 @@ ${steps(r, total, V, u, width, "last")}
                         ${states.join_states(r, w, [f"a{k}" for k in range(u)])}
 % endif
 % if r.block:
-                        sum${w} = ${acc}_combine(sum${w}, ${lane}_lift(a0, 0, 0));
+                        sum${w} = ${acc}_combine(sum${w}, ${state}_lift(a0, 0, 0));
 % else:
 % for k in range(u):
-                        sum${w} = ${acc}_combine(sum${w}, ${lane}_lift(a${k}, o * n + first + ${k * L * v}, ${step}));
+                        sum${w} = ${acc}_combine(sum${w}, ${state}_lift(a${k}, o * n + first + ${k * L * v}, ${step}));
 % endfor
 % endif
                     }

@@ -71,14 +71,15 @@ ${columns(across, step)}\
 % endif
 </%def>
 
-## One tap of output j at place p of the last ruled axis, whose weight is number `at` of the table.  check: whether p
-## may be -1.
-<%def name="tap(p, at, across, step, check=True)">\
+## One tap of output j at `place` (C text) of the last ruled axis, whose weight is number `at` of the table.  check:
+## whether the place may be -1.
+<%def name="tap(place, at, across, step, check=True)">\
 <%
-    p_or_0 = f"max({p}, {'read_begin' if blended else 0})" if check and gaps[across] else p
-    weight, condition = f"{'' if blended else f'u_{across} * '}weights{across}[{at}]", f"{p} >= 0 && " if check else ""
+    place_or_0 = f"max({place}, {'read_begin' if blended else 0})" if check and gaps[across] else place
+    weight = f"{'' if blended else f'u_{across} * '}weights{across}[{at}]"
+    condition = f"{place} >= 0 && " if check else ""
 %>\
-${leaf(p_or_0, f"flat + {p} * flat{across}", weight, across, step, condition)}\
+${leaf(place_or_0, f"flat + {place} * flat{across}", weight, across, step, condition)}\
 </%def>
 
 ## A statement: combine one tap with acc[j], the output in column b + j.  at: its column in the source; flat: its flat
