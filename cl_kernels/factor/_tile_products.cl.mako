@@ -12,13 +12,14 @@
 <%def name="products(first, last, p=None, q=None)">\
 <%
 p, q = p or panel.fetch_p, q or panel.fetch_q
+# How many steps exist from step {} on; without fronts whole panels do, and no load needs the number.
 left = f"{last} - ({{}})" if in_fronts else ""
 %>\
 value_t p0, p1, p2, p3, q0, q1, q2, q3;
             ${p(first, left.format(first))}
             ${q(first, left.format(first))}
             for (long k = ${first}; k < ${last}; k += 16) {
-                // With two panels, the previous panel may be in use until the next barrier.
+                // With two panels of 16 * 68 elements, the previous one may be in use until the next barrier.
                 __local value_t *p_now = p_part${" + 68 * (int)(k & 16)" if panels == 2 else ""};
                 __local value_t *q_now = q_part${" + 68 * (int)(k & 16)" if panels == 2 else ""};
                 ${panel.put("p", "p_now", p_along, "VALUE_OF_P")}

@@ -11,8 +11,9 @@
 ## n, m        rows and columns of B
 ## groups      those of the launch; a group's ticket is (block of rows) * (columns of all matrices) + column
 ## blocks      those of 64 rows of one column of B
-## Names in the kernel: v_t, element t of v in work-item t < 64; first_row, the block's first row; left, its number of
-## rows; cell, the pointer to the column's cells.
+## Names in the kernel: v_t, element t of v in work-item t < 64; steps, the number of the block, which is that of the
+## blocks before it; first_row, its first row; left, its number of rows; pair, the number of the column among those of
+## all matrices; cell, the pointer to the column's cells.
 <%namespace name="group" file="/group/group.cl.mako"/>
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="epilogue" file="/common/epilogue.cl.mako"/>
@@ -27,7 +28,8 @@
 <%
 e, rank = problem.elem, len(problem.batch)
 conj = "CONJ" if problem.l.conj else ""
-b, words = "c" if separate else "v", e.itemsize // 4
+source = "c" if separate else "v"  # the array from which B is read
+words = e.itemsize // 4  # cells of an element
 
 # For the defs of _vector: pointer, strides, rows and columns of the tile of L at column block k; the cell of this
 # work-item's element of block k.
@@ -59,7 +61,7 @@ void ${kernel("vector")}
 ${operands.locate((["c"] if separate else []) + ["l", "v"], rank, "pair / m")}
     l += first_row * l_row;
     v += column * v_col;
-    if (t < left) v_t = ${e.name}_load(${f"c + column * c_col" if separate else "v"} + (first_row + t) * ${b}_row);
+    if (t < left) v_t = ${e.name}_load(${f"c + column * c_col" if separate else "v"} + (first_row + t) * ${source}_row);
     ${diagonal.load_diagonal(e, along, "l + first_row * l_col", "l_row", "l_col", "left", conj, problem.unit)}
     ${parts.known(e, along, conj, tile_of, lambda k: "true", cell)}
     ${parts.subtract(along)}

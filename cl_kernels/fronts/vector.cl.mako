@@ -32,7 +32,7 @@
 <%namespace name="front_" file="/fronts/_front.cl.mako"/>
 <%include file="/common/prelude.cl.mako"/>
 <%
-along, words = not backward, e.itemsize // 4
+along, words = not backward, e.itemsize // 4  # words: cells of an element
 conj = "CONJ" if backward and e.complex else ""
 
 # For the defs of factor/_vector: pointer, strides, rows and columns of the tile of L at column block k; the same of the

@@ -68,7 +68,8 @@ return ", ".join(f"RESULT(as_float({v}{h}), top + {64 * r + 8 * h + e}, left + {
 </%def>
 
 ## An expression: the first row of C of a work-item's sums.  A block of 64 rows has 16 rows for each warp, in which each
-## quad has a row; with `registers` they are in the order of _wgmma_registers.
+## quad has a row.  With `registers` quad 4 g2 + 2 g1 + g0 of warp w has row 32 (w / 2) + 16 g1 + 8 (w % 2) + 4 g2 + 2
+## g0 (see _wgmma_registers).
 <%def name="top_row(registers)">\
 % if registers:
 first_row + above * 64 + t / 64 % 2 * 32 + lane / 8 % 2 * 16 + t / 32 % 2 * 8 + lane / 16 * 4 + lane / 4 % 2 * 2\
