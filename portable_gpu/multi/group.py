@@ -108,6 +108,12 @@ class DeviceGroup(EngineGroup, Closing):
         self.is_closed = False
         fork.retire_in_children(self)
 
+    def __reduce__(self) -> Any:
+        raise UnsupportedError(
+            "a DeviceGroup and its arrays belong to one process and cannot be pickled; open a "
+            "group in the other process, and send values by x.asnumpy()"
+        )
+
     def __repr__(self) -> str:
         names = ", ".join(sorted({member.name for member in self.members}))
         return f"<DeviceGroup of {self.size}: {names}>"

@@ -7,6 +7,7 @@ import gc
 import inspect
 import json
 import os
+import pickle
 import random
 import subprocess
 import sys
@@ -689,6 +690,8 @@ def test_the_memory_limit_is_kept(groups: dict[str, DeviceGroup]) -> None:
         group.asarray(normal(3))
     with pytest.raises(ArgumentError, match="a group that is closed"):
         DataParallel(nn.Linear(3, 2), group)
+    with pytest.raises(UnsupportedError, match=r"send values by x\.asnumpy"):
+        pickle.dumps(group)
 
 
 # -- devices with memory of their own

@@ -178,6 +178,8 @@ def test_public_names_are_on_the_page() -> None:
         (lambda: pd.from_npy("/nowhere.npy"), FileNotFoundError, "nowhere"),
         (lambda: pd.from_npy(__file__), ArgumentError, "not a .npy file"),
         (lambda: pd.DevicePlugin(3), ArgumentTypeError, "device is 3"),
+        (lambda: pd.DevicePlugin(cache=3), ArgumentTypeError, "cache is 3"),
+        (lambda: pd.DevicePlugin(warm_up="sum"), ArgumentTypeError, "warm_up is 'sum'"),
         (lambda: pd.DevicePlugin(cores=0), ArgumentError, "cores is 0"),
         (lambda: pd.DevicePlugin(workers_per_host="a"), ArgumentTypeError, "workers_per_host"),
         (lambda: pd.DevicePlugin(precision="x"), ArgumentError, "precision"),
@@ -213,6 +215,15 @@ def test_shapes_and_dtypes_of_transforms(name: str, n: int | None, dtype: str) -
 def test_dtypes_of_reductions(name: str, dtype: str) -> None:
     x = da.ones((5, 4), chunks=2, dtype=dtype)
     assert getattr(pd, name)(x, 0).dtype == getattr(np, name)(np.ones((5, 4), dtype), 0).dtype
+
+
+def test_a_file_of_another_shape_than_in_the_graph_is_refused(tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", np.ones((6, 4), np.float32))
+    x = pd.from_npy(tmp_path / "x.npy", (2, 4))
+    assert x.compute(scheduler="synchronous").sum() == 24
+    np.save(tmp_path / "x.npy", np.ones((3, 4), np.float32))
+    with pytest.raises(ArgumentError, match=r"float32 of shape \(3, 4\) now, and had float32 of"):
+        x.compute(scheduler="synchronous")
 
 
 def test_the_tasks_of_a_product_take_whole_rows_and_columns() -> None:

@@ -96,7 +96,8 @@ def from_npy(path: str | os.PathLike[str], chunks: Any = "auto") -> da.Array:
         chunks: The chunks, as :func:`dask.array.from_array` takes them.
 
     Returns:
-        A Dask array; a file that changes later gives wrong values.
+        A Dask array.  If values of the file change later, they are read as they are then; if its
+        shape or dtype does, the tasks raise ArgumentError.
 
     Raises:
         OSError: The file cannot be read.
@@ -115,7 +116,7 @@ def from_npy(path: str | os.PathLike[str], chunks: Any = "auto") -> da.Array:
     graph: Graph = {}
     for place in np.ndindex(*(len(extents) for extents in cut)):
         index = tuple(slice(start[i], start[i + 1]) for start, i in zip(starts, place, strict=True))
-        graph[(name, *place)] = (_read, str(file), index)
+        graph[(name, *place)] = (_read, str(file), values.shape, values.dtype, index)
     return checked(array_of(name, graph, [], cut, values.dtype), "path")
 
 
@@ -135,5 +136,13 @@ def _call(
     return result.astype(dtype, copy=False)
 
 
-def _read(path: str, index: tuple[slice, ...]) -> Block:
-    return np.array(np.load(path, mmap_mode="r", allow_pickle=False)[index])
+def _read(
+    path: str, shape: tuple[int, ...], dtype: np.dtype[Any], index: tuple[slice, ...]
+) -> Block:
+    values = np.load(path, mmap_mode="r", allow_pickle=False)
+    if (values.shape, values.dtype) != (shape, dtype):
+        raise ArgumentError(
+            f"path is {path}, which has {values.dtype} of shape {values.shape} now, and had "
+            f"{dtype} of {shape} when the graph was made; call from_npy again"
+        )
+    return np.array(values[index])

@@ -125,7 +125,10 @@ class DevicePlugin(WorkerPlugin):
         self.memory_limit = (
             None if memory_limit is None else _positive(memory_limit, "memory_limit")
         )
+        if cache is not None:
+            of_kind(cache, (str, os.PathLike), "cache", "a folder")
         self.cache = None if cache is None else os.fspath(cache)
+        of_kind(warm_up, (tuple, list), "warm_up", "a list of names of operations")
         self.warm_up = tuple(of_kind(one, str, "an element of warm_up") for one in warm_up)
         self.dtypes = tuple(dtypes)
         self.precision = check_precision(precision)
