@@ -226,7 +226,7 @@ class PackedPlan(Plan):
                 state, (scratch, a, b, *out), (*scalars, at_a, at_b, *at_out), wait_for
             )
         empty = state.empty_buffer
-        kept, name = self._shared(state)
+        kept, name, key = self._shared(state, (a, b), (at_a, at_b))
         sizes = {"a": self._bytes_a, "b": self._bytes_b, "": self._bytes_sums}
         packed = [
             kept if each == name and kept else state.workspace(nbytes) if nbytes else empty
@@ -243,50 +243,45 @@ class PackedPlan(Plan):
             wait_for = state.after(event)
         shared = shared_operand()
         if name and not kept and shared is not None:
-            shared.packed[self._layout(state, name)] = packed[name == "b"]
+            shared.packed[key] = packed[name == "b"]
         return event
 
     # -- operands that are packed once for several products
 
-    def _shared(self, state: QueueState) -> tuple[Any, str]:
-        """Return the packed operand that is kept, or ``None``, and the name that it has in core.
+    def _shared(
+        self, state: QueueState, memories: tuple[Any, Any], offsets: tuple[int, int]
+    ) -> tuple[Any, str, Hashable]:
+        """Return the packed operand that is kept, or ``None``; its name in core, and its key.
 
         The name is empty if no operand can be kept: there is none in common with other products, it
         is not packed, or parts of it follow each other in the same memory.
         """
         shared = shared_operand()
         if shared is None or state.recording is not None or not state.in_order:
-            return None, ""
+            return None, "", None
         name = shared.name if not self.form.transposed else "ba"["ab".index(shared.name)]
         parts = {self._part(slab, name) for slab in self._slabs}
         nbytes = self._bytes_a if name == "a" else self._bytes_b
         if len(parts) > 1 or not nbytes:
-            return None, ""
-        return shared.packed.get(self._layout(state, name)), name
+            return None, "", None
+        at = "ab".index(name)
+        memory = memories[at]
+        address = memory.svm_ptr if isinstance(memory, cl.SVM) else memory.int_ptr
+        key = state.pointer.value, address, offsets[at], self._layout(name)
+        return shared.packed.get(key), name, key
 
     def _part(self, slab: Slab, name: str) -> tuple[int, ...]:
         """Return the part of an operand that a slab reads."""
         side = (slab.row, slab.rows) if name == "a" else (slab.col, slab.cols)
         return (*side, slab.step, slab.steps, slab.first, slab.products)
 
-    def _layout(self, state: QueueState, name: str) -> Hashable:
-        """Return the queue, and all on which the layout of a packed operand depends."""
+    def _layout(self, name: str) -> Hashable:
+        """Return all on which the layout of a packed operand depends."""
         core, policy = self._core, self.form.policy
         operand, width = (core.a, policy.item_m) if name == "a" else (core.b, policy.item_n)
         once = self._once_a if name == "a" else self._once_b
-        part = self._part(self._slabs[0], name)
-        shares = self._share, self._shares
-        return (
-            state.pointer.value,
-            name,
-            operand,
-            core.compute,
-            width,
-            core.batch,
-            once,
-            part,
-            shares,
-        )
+        sizes = width, core.batch, once, self._share, self._shares
+        return name, operand, core.compute, self._part(self._slabs[0], name), sizes
 
     def _steps_sharing(self, name: str) -> list[PackedLaunch]:
         """Return the launches without the packing of an operand."""

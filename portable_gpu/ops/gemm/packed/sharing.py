@@ -15,7 +15,7 @@ class SharedOperand:
 
     Attributes:
         name: ``"a"`` or ``"b"``.
-        packed: The memory of the packed operand, by the queue and the layout.
+        packed: The memory of the packed operand, by the queue, the operand's memory and the layout.
     """
 
     name: str
@@ -34,14 +34,15 @@ def shared_operand() -> SharedOperand | None:
 def packed_once(name: str) -> Iterator[None]:
     """Declare that all products in a ``with`` block have an operand in common.
 
-    Packed products that are not repeated calls then pack it once for each queue and layout.  All
-    products have to pass the same values as this operand.
+    Packed products that are not repeated calls then pack it once for each queue and layout.  The
+    values in its memory must not change meanwhile.
 
     Args:
         name: The operand: ``"a"`` or ``"b"``.
     """
-    before = _shared.set(SharedOperand(name))
+    before = _shared.get()
     try:
+        _shared.set(SharedOperand(name))
         yield
     finally:
-        _shared.reset(before)
+        _shared.set(before)
