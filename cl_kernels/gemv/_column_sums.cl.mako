@@ -1,76 +1,105 @@
-## The end of axpy_columns: the sums of an output's K work-items are added in local memory, in the first of them.  If
-## groups share the summed axis, each stores its sums in `partial`, and the last group to arrive adds them.
+## The sums of the work-items of a group of axpy_columns, in local memory.
 ##
-##   partial, in words of 32 bits   part 0: vector 0: the components of all outputs | vector 1 | ... || part 1 ...
+##   all[row * columns + column]     an array of sums in local memory; columns is a power of two
+##   results of a block              vector 0: its W V outputs | vector 1 | ...    result `column` belongs to output
+##                                   first_output + column % (W V) of vector column / (W V)
+##   partial, in words of 32 bits    part 0: vector 0: the reals of all outputs | vector 1 | ... || part 1 ...
 ##
-## elem, real, P, C, T, G, W, Q, V, conj: as in axpy_columns.  In scope, from there: k, o, s<q> and t<q>, sums, lid,
-## part, parts, block, m.
+## elem, real, P, C, T, E, G, W, Q, V, conj, finish, split, together: as in axpy_columns.  In scope, from there: k, lid,
+## s<q> and t<q>, sums and all, the same array as vectors of C reals and as elements; first_output, part, m, partial, y
+## and its strides, vectors, alpha, beta, reads_y.
 <%namespace name="gemv" file="/gemv/_gemv.cl.mako"/>
 <%namespace name="fix_up" file="/group/fix_up.cl.mako"/>
+<%namespace name="put" file="/gemv/_put.cl.mako"/>
+<%!
+FEW_ROWS = 32  # up to this number one work-item adds the rows of a column; two more barriers take as long
 
-<%def name="define()">
-// Add the sums v of the work-items of one output, which are W apart; the first of them has the result.
-static inline ${T} fold_down(${T} v, __local ${T} *sums)
-{
-    const uint lid = get_local_id(0);
-% if Q > 1:
-    barrier(CLK_LOCAL_MEM_FENCE);  // others may still read the previous sums
+def sharers(rows, columns, G):
+    """The number of work-items that share a column of sums: a power of two, near the square root of the rows."""
+    count = 1
+    while rows > FEW_ROWS and count * count < rows and 2 * count * columns <= G:
+        count *= 2
+    return count
+%>
+
+## Add the rows of `all`, after a barrier.  Work-item i then has the sum of column i + r G in `column_r`; of those
+## beyond the last column the sums are not used.
+<%def name="add_rows(rows, columns)">\
+<% shared_by = sharers(rows, columns, G); active = shared_by * columns %>\
+% if shared_by > 1:
+    {
+        ${E} sum = 0;  // of the rows that this work-item shares with ${shared_by - 1} others
+        if (lid < ${active}u) {
+            for (uint row = 0; row < ${rows}u; row += ${shared_by}u) sum += all[row * ${columns}u + lid];
+        }
+        barrier(CLK_LOCAL_MEM_FENCE);
+        if (lid < ${active}u) all[lid] = sum;
+        barrier(CLK_LOCAL_MEM_FENCE);
+    }
 % endif
-    sums[lid] = v;
-% for d in [G >> s for s in range(1, (G // W).bit_length())]:
-    barrier(CLK_LOCAL_MEM_FENCE);
-    if (lid < ${d}u) sums[lid] += sums[lid + ${d}u];
+% for r in range(max(1, columns // G)):
+    ${E} column_${r} = 0;
+    if (${f"lid < {columns}u" if columns < G else "true"}) {
+        for (uint row = 0; row < ${shared_by if shared_by > 1 else rows}u; ++row)
+            column_${r} += all[row * ${columns}u + lid + ${r * G}u];
+    }
 % endfor
-    return sums[lid];
-}
 </%def>
 
-## Add the sums s<q> (and t<q>: see _gemv) of an output's work-items, one for each vector; the first work-item has the
-## results.
-<%def name="across_rows()">\
-% for q in range(Q):
+## Declare `output` and `q`, the output and the vector of a result, and whether it `exists`.
+<%def name="result(column)">\
+        const uint column = ${column};
+        const int q = column / ${W * V}u;
+        const long output = first_output + column % ${W * V}u;
+        const bool exists = output < m && q < ${"vectors" if Q > 2 else Q};
+</%def>
+
+## Store `sum`, the value of a result, as an element of y.
+<%def name="store(sum)">\
+put(y + output * y_step${" + q * y_pitch" if Q > 1 else ""},
+                ${sum}, alpha, beta, reads_y${put.at(finish, "output", "q")});
+</%def>
+
+## The address of real p of the sum of `output` of vector q, for a part.
+<%def name="place(part, p)"><% number = fix_up.module.words(real) %>\
+words + (((${part}) * ${Q}L + q) * m + output) * ${P * number} + ${p * number}</%def>
+
+## Add the sums s0, s1 ... of the K work-items of each output, a few vectors at a time, and store them: in y, or with
+## `split` in `partial`.
+<%def name="of_block()">
+% if split:
+    volatile __global uint *words = (volatile __global uint *)partial;
+% endif
+% for first in range(0, Q, together):
+% if first:
+    barrier(CLK_LOCAL_MEM_FENCE);  // others may still read the sums of the previous vectors
+% endif
+% for q in range(first, first + together):
 % if elem.complex:
     s${q} = ${(f"{gemv.module.signs(real, C)} * s{q} + {gemv.module.swapped(f't{q}', C)}"
         if conj
         else f"s{q} - {gemv.module.signs(real, C)} * {gemv.module.swapped(f't{q}', C)}")};
 % endif
-    s${q} = fold_down(s${q}, sums);
+    sums[(k * ${together}u + ${q - first}u) * ${W}u + lid % ${W}u] = s${q};
 % endfor
-</%def>
-
-## The address of component c of the sums of this work-item's outputs, for a part and a vector.
-<%def name="place(part, c)">words + (((${part}) * m + o) * ${P} + ${c}) * ${fix_up.module.words(real)}</%def>
-
-## The last group of a block to finish adds the parts of each output in order.  It declares `holds`, whether this
-## work-item has results: work-item k of an output adds every K-th part, from part k on.
-<%def name="across_groups()">\
-    __local uint is_last;
-    volatile __global uint *words = (volatile __global uint *)partial;
-    if (k == 0 && o < m) {
-% for q in range(Q):
-% for c in range(C):
-        ${fix_up.publish(real, capture(place, f"part * {Q}L + {q}", c), gemv.module.lane(f"s{q}", c, C))}
-% endfor
-% endfor
-    }
-${fix_up.arrive("counters + block", "parts", "lid == 0")}\
-    const bool holds = k == 0 && o < m && is_last;
-    if (is_last) {
-% for q in range(Q):
-        s${q} = 0;
-% endfor
-        const long pitch = m * ${P * fix_up.module.words(real)};  // of a vector's sums in a part
-        volatile __global uint *from = ${place(f"(long)k * {Q}", 0)};
-        for (uint p = k; p < parts && o < m; p += ${G // W}, from += ${G // W * Q} * pitch) {
-% for q in range(Q):
-% for c in range(C):
-            ${gemv.module.lane(f"s{q}", c, C)} +=
-                ${fix_up.collect(real, f"from + {q} * pitch + {c * fix_up.module.words(real)}")};
-% endfor
+    barrier(CLK_LOCAL_MEM_FENCE);
+    {
+<% columns = W * V * together; is_summed = f"exists && lid < {columns}u" if columns < G else "exists" %>\
+${add_rows(G // W, columns)}\
+% for r in range(max(1, columns // G)):
+        {
+${result(f"lid + {first * W * V + r * G}u")}\
+% if split:
+        if (${is_summed}) {
+% for p in range(P):
+            ${fix_up.publish(real, capture(place, "part", p), gemv.module.lane(f"column_{r}", p, P))}
 % endfor
         }
-% for q in range(Q):
-        s${q} = fold_down(s${q}, sums);
+% else:
+        if (${is_summed}) ${store(f"column_{r}")}
+% endif
+        }
 % endfor
     }
+% endfor
 </%def>

@@ -7,12 +7,13 @@
 ##     v     ...                          K-th row of a, U rows in flight
 ##
 ## The K sums of an output are added through local memory.  With `split`, work-groups share the summed
-## axis, and the last of them to finish adds the parts in order.  Work-items with k == 0 hold the results.
-## Names in the kernel: k, as above; o, the work-item's first output; i, a row of a; s<q> and t<q>, its sums of vector
-## q.
+## axis, and the last of them to finish adds the parts in order.
+## Names in the kernel: k, as above; first_output, of the block; i, a row of a; s<q> and t<q>, the work-item's sums of
+## vector q.
 ##
 ## G, W, V, U: as above; G work-items are a group.  If V > 1, loads are aligned and V divides m.
-## unit: whether a_out is 1; otherwise V is 1.  Q: the most vectors x of a launch.
+## unit: whether a_out is 1; otherwise V is 1.  Q: the most vectors x of a launch.  together: the vectors whose sums
+## are in local memory at the same time.
 ## elem, real: element, and the real type of the sums.  P: reals of an element.  C = V * P; T, E: types of C and
 ## of P reals.  conj: conjugate A.
 <%namespace name="element" file="/common/element.cl.mako"/>
@@ -22,6 +23,7 @@
 <%namespace name="put" file="/gemv/_put.cl.mako"/>
 <%namespace name="part" file="/gemv/_part.cl.mako"/>
 <%namespace name="sums" file="/gemv/_column_sums.cl.mako"/>
+<%namespace name="column_parts" file="/gemv/_column_parts.cl.mako"/>
 <%include file="/common/prelude.cl.mako"/>
 ${element.scalar(elem)}
 ${put.define(elem, real, finish)}
@@ -29,7 +31,6 @@ ${gemv.adjacent(elem, real, V, True)}
 % if split:
 ${fix_up.define()}
 % endif
-${sums.define()}
 ## Load row `at` of A, and the elements of x for it, as the u-th in flight; add their products to the sums.
 <%def name="load_row(u, at)">
         const ${T} v${u} = load${V}(a + (${at}) * a_sum);
@@ -50,13 +51,14 @@ ${sums.define()}
 __kernel ${group.of_size(G, light=P == Q == 1 and real not in ("double", "ulong"))}
 void ${kernel("gemv_axpy_columns")}
 {
-    __local ${T} memory[${G}];
+    __local ${T} memory[${G * together}];
     __local ${T} *const sums = LOCAL_ARRAY(memory);
+    __local ${E} *const all = (__local ${E} *)sums;
     const uint lid = get_local_id(0), k = lid / ${W}u;
 ${part.bounds()}\
-    const long o = ((long)block * ${W} + lid % ${W}u) * ${V};
+    const long first_output = (long)block * ${W * V};
     // Work-items beyond the last outputs repeat those; their sums are not stored.
-    a += a_offset + min(o, m - ${V})${"" if unit else " * a_out"};
+    a += a_offset + min(first_output + lid % ${W}u * ${V}, m - ${V})${"" if unit else " * a_out"};
     x += x_offset;
     y += y_offset;
 ${put.begin(finish)}\
@@ -76,21 +78,8 @@ ${add_row(u)}\
 ${load_row(0, "i")}\
 ${add_row(0)}\
     }
-${sums.across_rows()}\
+${sums.of_block()}\
 % if split:
-${sums.across_groups()}\
-${fix_up.after_branch()}\
-% else:
-    const bool holds = k == 0 && o < m;
+${column_parts.of_parts()}\
 % endif
-    if (holds) {
-% for q in range(Q):
-% for v in range(V):
-        ${f"if ({q} < vectors) " if gemv.module.exists(q, Q) else ""}put(y
-            + (o + ${v}) * y_step${gemv.module.column(q, "y_pitch", Q)},
-            ${gemv.module.build(real, [gemv.module.lane(f"s{q}", v * P + p, C) for p in range(P)])}, alpha, beta,
-            reads_y${put.at(finish, f"o + {v}", q)});
-% endfor
-% endfor
-    }
 }

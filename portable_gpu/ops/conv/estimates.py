@@ -220,6 +220,33 @@ class WaitingCosts(Figures):
         return cls.of("sums of convolutions", target)
 
 
+@dataclass(frozen=True)
+class SlidingCosts(Figures):
+    """The costs of sums that go down the rows of depthwise layers on a GPU, in nanoseconds.
+
+    They are for a work-item that waits, and, as ``busy``, for each work-item of a compute unit with
+    many of them.
+
+    Attributes:
+        start: The coordinates of a work-item's results, and their stores.
+        step, load: A step to the next row, and a load for it.
+        level_sum: A sum of a step of the sum of a work-group's work-items.
+        parts: The sum of the parts of several work-groups.
+        busy_step, busy_load, busy_add: A step, a load, and a multiply-add.
+        busy_sum: A sum of a work-item when it is added to those of its work-group.
+    """
+
+    start: float
+    step: float
+    load: float
+    level_sum: float
+    parts: float
+    busy_step: float
+    busy_load: float
+    busy_add: float
+    busy_sum: float
+
+
 _VECTOR = 32  # bytes of a vector that an instruction adds
 
 
@@ -450,22 +477,26 @@ def sliding_seconds(
     context: Mapping[str, Any], constants: Mapping[str, int], groups: int, target: Target
 ) -> float:
     """Return the seconds of ``groups`` work-groups that go down the rows of depthwise layers."""
-    k, rows, strip = WaitingCosts.on(target), context["rows"], context["strip"]
+    k, rows, strip = SlidingCosts.of("sliding sums", target), context["rows"], context["strip"]
     steps = constants["steps"] + rows.ahead - 1
-    if "part_size" in constants:
-        steps *= -(-constants["part_size"] // (context["G"] // context["lanes"]))
+    sharing, taps = 1, 0
+    if "part_size" in constants:  # of the gradient of the weights, whose sums a group adds
+        sharing = context["G"] // context["lanes"]
+        taps = rows.strip.taps * strip.taps
+        steps *= -(-constants["part_size"] // sharing)
     adds = prod(
         sum(at is not None for reads in each.reads for at in reads) for each in (rows.strip, strip)
     )
     adds *= context["wide"] * multiply_adds(context["elem"])
     loads = min(rows.fresh, len(rows.strip.loads)) * len(context["chunks"])
     loads += len(context.get("of_t", ()))
-    waiting = k.start + steps * (k.row + k.load)  # the loads of a step do not wait for each other
-    of_unit = max(1.0, groups / target.compute_units) * context["G"]
-    busy = of_unit * steps * (k.busy_load * loads + k.busy_add * adds)
+    waiting = k.start + steps * (k.step + k.load * loads)
+    waiting += (1 + log2(sharing)) * k.level_sum * taps
     if constants.get("parts", 1) > 1:
         waiting += k.parts
-    return 1e-9 * overlapped(waiting, busy)
+    of_unit = max(1.0, groups / target.compute_units) * context["G"]
+    busy = steps * (k.busy_step + k.busy_load * loads + k.busy_add * adds) + k.busy_sum * taps
+    return 1e-9 * overlapped(waiting, of_unit * busy)
 
 
 def windows_seconds(windows: Windows, target: Target) -> float:

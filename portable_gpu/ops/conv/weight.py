@@ -88,13 +88,13 @@ def weight_kernel(problem: ConvProblem, target: Target) -> WeightKernel:
     """
     p = problem
     axes = axes_of(p, backward=False)
-    along, step = nearest_results(axes)
+    along, _ = nearest_results(axes)
     sources, targets = p.channels_of_group, p.filters_of_group
     pairs = p.filters * sources
     wide = lanes = 1
     real_bytes = SCALAR_BYTES[p.elem.real]
     full = _VECTOR_BYTES // real_bytes
-    by_channels = p.channels > 1 and abs(p.x.channel) < step
+    by_channels = p.channels > 1 and abs(p.x.channel) < abs(p.x.space[along])
     last = along
     if target.is_cpu:
         if p.depthwise and p.x.channel == p.y.channel == 1 and p.channels >= full:

@@ -27,18 +27,12 @@ _MOST_SHORT_ROWS = 8
 
 @dataclass(frozen=True)
 class GemvRowFigures(Figures):
-    """The thresholds and factors of the kernels that read A along its rows.
+    """The threshold of the kernels that read A along its rows.
 
     Attributes:
-        long_loads: A row has a work-group if each work-item has at least this many loads.
-        by_lanes: The time of a long row by lanes of a sub-group, relative to that by a group.
-        short_by_group: The factor of the time of a row that is too short for a group.
         shared_steps: The maximum of steps of a row for which lanes share interleaved vectors.
     """
 
-    long_loads: int
-    by_lanes: float
-    short_by_group: float
     shared_steps: int
 
 
@@ -63,7 +57,6 @@ def long_rows(p: GemvProblem, target: Target, row: PolicyRow[RowPolicy]) -> Iter
         "x_vector": _x_vector(p, V), "x_together": _vectors_of_a_load(p), "acc": acc,
     }  # fmt: skip
     nbytes = blocks * parts * acc.bytes if parts > 1 else 0
-    slowdown = 1.0 if _are_long(p, policy, V, target) else _figures(target).short_by_group
     yield GemvKernel(
         template="long_rows",
         context=context,
@@ -75,15 +68,10 @@ def long_rows(p: GemvProblem, target: Target, row: PolicyRow[RowPolicy]) -> Iter
         partial_bytes=nbytes,
         row=row,
         why=f"rows of {p.n} are long: a work-group of {size} on {R} row(s), in {parts} part(s)",
-        slowdown=slowdown * slowdown_of(p, by_rows=True),
+        slowdown=slowdown_of(p, by_rows=True),
         load_waits=ceil_div(part_size, size * V),
         folded_values=5 * R * p.padded_vectors,
     )
-
-
-def _are_long(p: GemvProblem, policy: RowPolicy, V: int, target: Target) -> bool:
-    """Return whether rows are long enough for a work-group each."""
-    return p.n >= _figures(target).long_loads * policy.long_group_size * V
 
 
 def _row_vectors(p: GemvProblem, policy: RowPolicy, target: Target) -> tuple[int, int]:
@@ -99,7 +87,6 @@ def dot_rows(p: GemvProblem, target: Target, row: PolicyRow[RowPolicy]) -> GemvK
         return _shared_rows(p, target, row)
     policy, units, unit = row.policy, target.compute_units, p.a_sum == 1
     V, R = _row_vectors(p, policy, target)
-    slowdown = _figures(target).by_lanes if _are_long(p, policy, V, target) else 1.0
     few = max(1, policy.lanes // _MOST_SHORT_ROWS)
     lanes = max(few, min(policy.lanes, ceil_power_of_two(ceil_div(p.n, V))))
     size = _fitting_group(policy.group_size, R, p, target)
@@ -127,7 +114,7 @@ def dot_rows(p: GemvProblem, target: Target, row: PolicyRow[RowPolicy]) -> GemvK
             f"A lies along the summed axis: {lanes} lanes a row, {R} row(s) each, "
             f"loads of {V} element(s)"
         ),
-        slowdown=slowdown * slowdown_of(p, by_rows=True),
+        slowdown=slowdown_of(p, by_rows=True),
         load_waits=ceil_div(p.n, lanes * V),
         folded_values=R * p.padded_vectors,
     )
@@ -222,6 +209,7 @@ def axpy_columns(p: GemvProblem, target: Target, row: PolicyRow[ColumnPolicy]) -
     parts, part_size = partition(p.n, min(enough, p.n // min_size), 1)
     context = {
         **base_context(p, V, U, unit, parts > 1), "G": size, "W": lanes, "U": U,
+        "together": _vectors_together(p, size * V * p.elem.components * real_bytes(p.elem), target),
     }  # fmt: skip
     nbytes = (
         parts * p.padded_vectors * p.m * p.elem.components * real_bytes(p.elem) if parts > 1 else 0
@@ -242,8 +230,19 @@ def axpy_columns(p: GemvProblem, target: Target, row: PolicyRow[ColumnPolicy]) -
         ),
         slowdown=slowdown_of(p, by_rows=False),
         load_waits=2 * ceil_div(part_size, deep * U),
-        folded_values=(deep.bit_length() - 1) * p.padded_vectors,
+        folded_values=deep // 8 + 1,
     )
+
+
+def _vectors_together(p: GemvProblem, nbytes: int, target: Target) -> int:
+    """Return the number of vectors whose sums, of ``nbytes`` each, a group adds at the same time.
+
+    They take a quarter of the local memory of a group at most, so that several groups are resident.
+    """
+    together = p.padded_vectors
+    while together > 1 and 4 * together * nbytes > target.static_local_mem:
+        together //= 2
+    return together
 
 
 def _row_sums(p: GemvProblem, rows: int) -> Accumulator:

@@ -21,24 +21,29 @@ class GemvCosts(Figures):
     """The costs of a product in addition to its traffic.
 
     Attributes:
-        start: Seconds of a very small product.
         efficiency: The rate of multiply-adds with several vectors, divided by that of the best
             tiles.
         load: Seconds that a work-item waits for the elements of one turn of its loop, which it
             loads together.
         wide: The factor of ``load`` for elements of 64 bits.
         fold: Seconds to pass a sum from one work-item to another.
+        strided: The part of the additional time to read A at a stride that caches do not save.
+        reread: Seconds of a compute unit for each byte of x that is loaded again.
+        parts: Seconds of the last group of a block to add the sums of all parts, if there are
+            several.
         apart: The factor of the time with several vectors, if adjacent elements of a vector are in
             different lines of memory.
         interleaved: The factor of the time with several vectors, if elements of all vectors are in
             the same line.
     """
 
-    start: float
     efficiency: float
     load: float
     wide: float
     fold: float
+    strided: float
+    reread: float
+    parts: float
     apart: float
     interleaved: float
 
@@ -84,12 +89,15 @@ def _variant(p: GemvProblem, kernel: GemvKernel, target: Target) -> Variant:
     device, costs = DeviceCosts.of("device", target), GemvCosts.of("gemv", target)
     products = p.m * p.n * p.padded_vectors * multiply_adds(p.elem)
     computing = products / (units * device.multiply_adds * costs.efficiency)
-    moving = p.bytes / (device.bandwidth * busy) * kernel.slowdown
+    moving = p.bytes / (device.bandwidth * busy) * (1 + (kernel.slowdown - 1) * costs.strided)
+    x_bytes = p.n * p.vectors * p.elem.itemsize
+    loading = (kernel.blocks - 1) * x_bytes * costs.reread / units
     waiting = kernel.load_waits * costs.load * (costs.wide if real_bytes(p.elem) > 4 else 1.0)
-    summing = overlapped(overlapped(computing, moving), waiting)
+    summing = overlapped(overlapped(computing, moving), overlapped(waiting, loading))
+    adding = kernel.folded_values * costs.fold + (costs.parts if kernel.parts > 1 else 0.0)
     return Variant(
         name=kernel.template,
-        estimate=summing + costs.start + kernel.folded_values * costs.fold,
+        estimate=summing + adding,
         launches=1,
         why=kernel.why,
         texts=lambda: [kernel.specialization(target)],

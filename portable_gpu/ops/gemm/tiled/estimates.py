@@ -209,6 +209,7 @@ def _direct_seconds(problem: GemmProblem, target: Target, lanes: int) -> float:
     loads = _lines(p, target.subgroup_size, lanes) * costs.line
     each = multiply_adds(p.compute) / (device.multiply_adds * costs.efficiency)
     busy = products * (each + loads / target.subgroup_size) / units
+    busy += p.batch_size * p.area * lanes * costs.item / units
     step = costs.step * (costs.wide if value_words(p.compute) > 1 else 1.0)
     waits = rounds * (-(-p.k // lanes) * step + (costs.meeting if lanes > 1 else 0.0))
     return overlapped(overlapped(busy, waits), p.moving(device, units))
@@ -233,6 +234,7 @@ class DirectCosts(Figures):
         wide: The factor of the seconds of a step, for values of more than 32 bits.
         meeting: Seconds to add the sums of the lanes of an element.
         line: Seconds of a compute unit for each line of memory that a load reads.
+        item: Seconds of a compute unit for the places that a work-item reads and writes.
         resident: The number of work-items that a compute unit runs at the same time.
         efficiency: The rate if all units are busy, divided by that of the best tiles.
     """
@@ -241,6 +243,7 @@ class DirectCosts(Figures):
     wide: float
     meeting: float
     line: float
+    item: float
     resident: int
     efficiency: float
 
