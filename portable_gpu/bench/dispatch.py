@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import Any
@@ -17,6 +18,7 @@ from portable_gpu.bench.cases import GROUPS, cases
 from portable_gpu.bench.queued import Queued
 from portable_gpu.bench.timing import Prepared
 from portable_gpu.checking.operands import uniform
+from portable_gpu.codegen.specialization import Specialization
 from portable_gpu.dtypes import dtype_of
 from portable_gpu.errors import PortableGPUError
 from portable_gpu.ops.case import Case
@@ -145,6 +147,17 @@ class Contest:
 
     def _threads(self, engine: Engine) -> str:
         return "worker threads" if engine is self.engine else "calling thread"
+
+    def texts(self, case: Case) -> list[Specialization]:
+        """The texts of the variants that :meth:`run` times by default."""
+        engine, problem = self.engine, self._of.problem(case)
+        every = self._of.variants(problem, engine.target, engine.table)
+        timed = [*sample_of_kinds(every), best_of(every, engine.target)]
+        result: list[Specialization] = []
+        for variant in timed:
+            with suppress(PortableGPUError):  # of a variant that run leaves out, and says why
+                result += variant.texts()
+        return result
 
     def run(self, case: Case, timed: Sequence[Variant] | None = None) -> Standing:
         """Build variants of a case, then time them by turns.

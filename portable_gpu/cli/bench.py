@@ -181,10 +181,10 @@ def bench(
                 status,
             )
             return
-        if peers or plot or jobs:
-            raise ArgumentError("dispatch takes none of --peers, --plot and --jobs")
-        count = 500 if shapes is None else shapes
-        dispatch(rows, dtype, count, seed, budget, device, report, output, status)
+        if peers or plot:
+            raise ArgumentError("dispatch takes neither --peers nor --plot")
+        count, processes = 500 if shapes is None else shapes, 1 if jobs is None else jobs
+        dispatch(rows, dtype, count, seed, budget, processes, device, report, output, status)
         return
     if (shapes, seed, budget, rows, jobs) != (None,) * 5:
         raise ArgumentError(

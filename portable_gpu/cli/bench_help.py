@@ -24,6 +24,7 @@ KINDS: dict[str, tuple[str, dict[str, str | None]]] = {
             "shapes": "Random cases (500).",
             "seed": "Seed of the random sizes (1).",
             "budget": _BUDGET,
+            "jobs": "Processes that build the programs of all cases first (1: none).",
             "turns": None, "device": None, "json": None,
         },
     ),

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import typer
 from rich.markup import escape
 from rich.table import Table
 
+from portable_gpu.bench.builders import Builders
 from portable_gpu.bench.dispatch import (
     FAULT,
     ROWS,
@@ -38,12 +40,15 @@ def dispatch(
     count: int,
     seed: int,
     budget: str,
+    processes: int,
     device: str | None,
     report: Path | None,
     output: Console,
     status: Console,
 ) -> None:
     """Time as many of ``count`` random cases of the operations ``rows`` as the budget allows.
+
+    Several ``processes`` build the programs of all cases first, in up to half of the budget.
 
     Raises:
         ArgumentError: ``rows``, ``dtype`` or ``budget`` cannot be.
@@ -54,7 +59,8 @@ def dispatch(
     if name not in ROWS:
         known = " or ".join(ROWS)
         raise ArgumentError(f"--rows of dispatch is {name!r}; it takes {known}")
-    deadline = time.monotonic() + seconds_of(budget)
+    begin = time.monotonic()
+    deadline = begin + seconds_of(budget)
     elem = element(dtype_of(dtype))
     if not elem.floating:
         raise ArgumentError(f"--dtype has {dtype}; floating-point types are timed")
@@ -70,7 +76,13 @@ def dispatch(
     options += ["--dtype", dtype, "--shapes", str(count), "--seed", str(seed)]
     options += [] if device is None else ["--device", device]
     result = BenchReport(engine, [], TURNS, ["bench", "dispatch", *options], device)
-    complete = _run(engine, drawn, deadline, result.standings, status)
+    contests = {cases[0].operation: Contest(engine, cases) for cases in drawn}
+    every = [case for turn in zip(*drawn, strict=True) for case in turn]
+    if processes > 1:
+        with Builders(engine, device, processes) as builders, status.status("building programs"):
+            texts = {case: contests[case.operation].texts(case) for case in every}
+            builders.build(texts, (begin + deadline) / 2)
+    complete = _run(contests, every, deadline, result.standings, status)
     if not complete and not result.standings:
         raise KeyboardInterrupt
     if not result.standings:
@@ -93,8 +105,8 @@ def dispatch(
 
 
 def _run(
-    engine: Engine,
-    drawn: list[list[Case]],
+    contests: Mapping[str, Contest],
+    every: Sequence[Case],
     deadline: float,
     standings: list[Standing],
     status: Console,
@@ -103,8 +115,6 @@ def _run(
 
     Interrupted, it leaves what was timed until then.
     """
-    contests = {cases[0].operation: Contest(engine, cases) for cases in drawn}
-    every = [case for turn in zip(*drawn, strict=True) for case in turn]
     try:
         for case in each(every, status, deadline):
             standings.append(contests[case.operation].run(case))

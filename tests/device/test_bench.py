@@ -359,10 +359,12 @@ def test_command(engine: Engine, tmp_path: Path, capsys: pytest.CaptureFixture[s
 
 
 @pytest.mark.parametrize(
-    ("rows", "fault", "status"), [([], float("inf"), 0), (["--rows", "fft"], 0.0, 1)]
+    ("rows", "jobs", "fault", "status"),
+    [([], ["--jobs", "2"], float("inf"), 0), (["--rows", "fft"], [], 0.0, 1)],
 )
 def test_dispatch(
     rows: list[str],
+    jobs: list[str],
     fault: float,
     status: int,
     engine: Engine,
@@ -377,7 +379,7 @@ def test_dispatch(
     monkeypatch.setattr(contested, "COMPLEX", [short])
     report = tmp_path / "dispatch.json"
     arguments = ["bench", "dispatch", *rows, "--shapes", "3", "--seed", "3", "--json", str(report)]
-    assert main([*arguments, "--budget", "1h"]) == status
+    assert main([*arguments, *jobs, "--budget", "1h"]) == status
     output = capsys.readouterr().out
     assert f"{engine.target.facts.name}: 3 of 3 cases timed" in output
     content = json.loads(report.read_text())

@@ -666,7 +666,7 @@ def test_peers_that_cannot_run_are_skipped_with_a_line(monkeypatch: pytest.Monke
         (["dispatch", "--budget", "soon"], "--budget has 'soon'; a time is like 90s"),
         (["dispatch", "--dtype", "int32"], "--dtype has int32; floating-point types"),
         (["gemm", "--shapes", "5"], "--shapes, --seed, --budget, --rows and --jobs are for"),
-        (["dispatch", "--jobs", "2"], "dispatch takes none of --peers, --plot and --jobs"),
+        (["dispatch", "--plot", "x.png"], "dispatch takes neither --peers nor --plot"),
         (["dispatch", "--rows", "sum"], "--rows of dispatch is 'sum'; it takes gemm or fft"),
         (["hunt", "--ladder"], "hunt takes none of --sizes"),
         (["sum", "--peers", "portable_gpu@not-there"], "--peers has 'portable_gpu@not-there', wh"),
