@@ -45,6 +45,7 @@ class MultiCall(ABC):
         alone_is_group: Whether :meth:`on_engine` calls it with a group of one device.
         usual: Its sizes on CPUs, and on other devices.
         packages: Packages that it needs and that may be missing.
+        dtypes: The dtypes of its arrays that it can check.
         most_devices: The number of devices of the largest group on which it is timed.
         alone: The group of one device that :meth:`on_engine` made, if it did.
         preparation: Seconds of parts of the preparation of the operands.
@@ -55,6 +56,7 @@ class MultiCall(ABC):
     alone_is_group = False
     usual: tuple[tuple[int, ...], tuple[int, ...]] = ((1024,), (4096, 16384))
     packages: tuple[str, ...] = ()
+    dtypes: tuple[str, ...] = ("float16", "bfloat16", "float32", "float64")
     most_devices = 1
     alone: DeviceGroup | None = None
 

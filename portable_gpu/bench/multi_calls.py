@@ -102,6 +102,7 @@ class ElementwiseCall(_OfOneMatrix):
 class CopiesCall(_OfOneMatrix):
     """Copies of NumPy's matrix to the devices and back."""
 
+    dtypes = ("float16", "bfloat16", "float32", "float64", "complex64", "complex128")
     name, numpy = "copies", True
 
     def call(self, x: Any, y: Any, engine: Any) -> Any:
@@ -124,6 +125,7 @@ class GemmCall(_OfMatrices):
     """A product of matrices."""
 
     name = "gemm"
+    dtypes = ("float16", "bfloat16", "float32", "float64", "complex64", "complex128")
 
     def call(self, x: Any, y: Any, engine: Any) -> Any:
         """See :class:`_OfMatrices`."""
@@ -190,6 +192,7 @@ class StreamedGemmCall(HostGemmCall):
 class CholeskyCall(MultiCall):
     """The Cholesky factor of NumPy's matrix, which is positive definite and a Toeplitz matrix."""
 
+    dtypes = ("float32", "float64", "complex64", "complex128")
     name, numpy, alone_is_group = "cholesky", True, True
     usual = ((768,), (16384,))
 
@@ -234,6 +237,7 @@ class SparseCholeskyCall(MultiCall):
     """The factor of the Laplacian of a cube of points, whose values are on the first device."""
 
     name = "sparse cholesky"
+    dtypes = ("float32", "float64", "complex64", "complex128")
     usual = ((24,), (100,))
     packages = ("llvmlite", "scipy")
 

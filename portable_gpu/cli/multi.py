@@ -14,6 +14,7 @@ from portable_gpu.bench.noise import Listener
 from portable_gpu.bench.report import BenchReport
 from portable_gpu.cli.console import TABLE_STYLE, Console
 from portable_gpu.cli.files import replacing, write_json
+from portable_gpu.dtypes import dtype_of
 from portable_gpu.errors import ArgumentError, UnsupportedError
 from portable_gpu.multi import DeviceGroup
 from portable_gpu.runtime.devices import requests_of
@@ -46,6 +47,9 @@ def multi(
         raise ArgumentError(
             f"--rows has {', '.join(map(repr, unknown))}; there are: {', '.join(CALLS)}"
         )
+    for name in chosen:
+        if str(dtype_of(dtype)) not in (accepted := CALLS[name].dtypes):
+            raise ArgumentError(f"--dtype is {dtype}; {name} takes {', '.join(accepted)}")
     requested = None if sizes is None else tuple(map(_size, sizes.split(",")))
     with _group(device, threads) as group:
         engine = group.engines[0]
@@ -98,7 +102,9 @@ def _group(device: str | None, threads: str) -> DeviceGroup:
 
 def _size(text: str) -> int:
     if not text.strip().isdigit() or not int(text):
-        raise ArgumentError(f"--sizes has {text!r}; of multi it is a comma list of rows")
+        raise ArgumentError(
+            f"--sizes has {text!r}; of multi it is a comma list of positive numbers of rows"
+        )
     return int(text)
 
 
