@@ -1,10 +1,12 @@
 ## filters: Winograd's transform of filters of 3 x 3 (see _winograd), u[k, o, i] = (G w[o, i] G')[k].  The index k
-## counts the 16 elements of a transformed filter, o and i are channels of t and s.  Arguments: see _axes.
+## counts the 16 elements of a transformed filter, o and i are channels of t and s, or of s and t.
+## Arguments: see _axes.
 ##
 ## On a GPU a work-item transforms the filter of one pair (o, i) of channels.  On a CPU it transforms `each` items of
 ## `wide` adjacent channels i.
 ##
-## wide: channels i at a time, adjacent in u.  blocks: blocks of them.
+## wide: channels i at a time, adjacent in u.  blocks: blocks of them.  outers, inners: channels o and i of a group.
+## f_outer, f_inner: their strides.  adjacent: whether the channels of an item are adjacent in f.
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="space" file="/conv/_axes.cl.mako"/>
 <%namespace name="winograd" file="/conv/_winograd.cl.mako"/>
@@ -14,7 +16,8 @@ E = elem.name
 value, many = (f"{elem.real}{wide}", wide) if wide > 1 else (elem.real, "")
 
 def weight(a, b):
-    places = [f"w + {a} * f_axis1 + {b} * f_axis2 + {j} * f_in" for j in range(wide)]
+    if adjacent: return f"{E}_load{wide}(w + {a} * f_axis1 + {b} * f_axis2)"
+    places = [f"w + {a} * f_axis1 + {b} * f_axis2 + {j} * f_inner" for j in range(wide)]
     return f"({value})({', '.join(f'{E}_load({at})' for at in places)})"
 %>
 ${element.scalar(elem)}
@@ -27,9 +30,9 @@ __kernel ${space.of_group()}
 void ${kernel("filters")}
 {
 ${space.items(I, each)}\
-    const ${I} o = item / blocks, i = min(item % blocks * ${wide}, sources - ${wide}), group = o / targets;
-    __global const ${E}_t *w = f + f_offset + group * f_group + (o - group * targets) * f_out + i * f_in;
-    __global ${E}_t *to = u + u_offset + o * sources + i;
+    const ${I} o = item / blocks, i = min(item % blocks * ${wide}, inners - ${wide}), group = o / outers;
+    __global const ${E}_t *w = f + f_offset + group * f_group + (o - group * outers) * f_outer + i * f_inner;
+    __global ${E}_t *to = u + u_offset + o * inners + i;
 % for a in range(3):
     const ${value} ${", ".join(f"w{a}{b} = {weight(a, b)}" for b in range(3))};
 % endfor

@@ -11,6 +11,7 @@ import pytest
 from portable_gpu.dtypes import element
 from portable_gpu.ops.conv.bands import bands, rows_axis
 from portable_gpu.ops.conv.chunks import chunks, images_within
+from portable_gpu.ops.conv.cpu_weight import cpu_weight_kernel
 from portable_gpu.ops.conv.im2col import variants as by_columns
 from portable_gpu.ops.conv.problem import ConvProblem, Direction, ImageStrides, Triple
 from portable_gpu.ops.conv.spectral import Spectral
@@ -151,3 +152,14 @@ def test_windows_of_bands_are_within_the_limit(direction: Direction, name: str) 
         limit = rng.randint(minimum, max(minimum, whole.details["workspace"]))
         (variant,) = by_columns(p, target, TABLE, limit)
         assert variant.details["workspace"] <= limit
+
+
+def test_depthwise_tiles_of_a_cpu_have_many_rows() -> None:
+    """Tiles of many channels are short, and rows that two tiles read are copied twice."""
+    p = problem("weight", 8, 192, 192, 28)
+    last = ImageStrides(28 * 28 * 192, 1, (28 * 28 * 192, 28 * 192, 192), 16)
+    p = replace(p, groups=192, x=last, y=last, w=strides((192, 1, 1, 3, 3)))
+    kernel = cpu_weight_kernel(p, replace(example_target("cpu"), vector_bytes=64))
+    assert kernel is not None
+    assert kernel.context["x_lanes"]
+    assert kernel.constants["rows"] == 28

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from math import prod
 
 from portable_gpu.codegen.operators import SCALAR_BYTES
+from portable_gpu.ops.caches import LINE_BYTES
 from portable_gpu.ops.conv.problem import ConvProblem, ImageStrides, Triple
 from portable_gpu.ops.conv.strips import SpaceAxis, axes_of, last_axis, nearest_results
 from portable_gpu.ops.conv.weight import WeightKernel
@@ -17,6 +18,10 @@ _X_BYTES, _Y_BYTES = 1 << 16, 1 << 16
 _LANE_BYTES = 1 << 17
 #: Filters of a work-group, or vectors of them, in the order of trial; channels, at most.
 _UNITS, _MOST_SOURCES = (16, 8, 4, 2, 1), 4
+#: Bytes of adjacent channels of a depthwise layer that a work-group reads: two lines of the cache,
+#: which are fetched together.  With more channels, tiles have fewer rows, and those that two tiles
+#: read are copied twice.
+_CHANNEL_BYTES = 2 * LINE_BYTES
 #: Vectors of sums of a work-group, at most: units, times channels, times taps.
 _MOST_SUMS = 2048
 #: Taps of a row of a pass, at most.
@@ -48,7 +53,8 @@ def cpu_weight_kernel(problem: ConvProblem, target: Target) -> WeightKernel | No
     x_size = (_LANE_BYTES if x_lanes else _X_BYTES) // (real_bytes * (V if x_lanes else 1))
     y_size = (_LANE_BYTES if y_lanes else _Y_BYTES) // (real_bytes * (V if y_lanes else 1))
     units, tile = 0, None
-    for max_units in _UNITS:
+    most_units = _CHANNEL_BYTES // (V * p.elem.itemsize) if x_lanes else max(_UNITS)
+    for max_units in (count for count in _UNITS if count <= most_units):
         count = _share(vectors, max_units)
         fitting = _tile(axes, p.batch, x_size // (count if x_lanes else 1), y_size // count, V)
         if fitting is None or count * channels * T > _MOST_SUMS:

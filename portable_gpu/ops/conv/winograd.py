@@ -109,6 +109,21 @@ class Winograd:
             for images in (self.source, self.result)
         )
 
+    @property
+    def _filter_steps(self) -> tuple[int, int]:
+        """The strides of the filters in memory, from a channel of the result, and of the source."""
+        outer, channel = self.problem.w.outer, self.problem.w.channel
+        return (channel, outer) if self.backward else (outer, channel)
+
+    @property
+    def by_results(self) -> bool:
+        """Whether the results of a transformed filter are adjacent on a CPU, and not the sources.
+
+        Those whose weights are nearer to each other in memory are.
+        """
+        of_result, of_source = map(abs, self._filter_steps)
+        return self.target.is_cpu and of_result < of_source
+
     def pitch(self, size: int) -> int:
         """Return the distance between the 16 matrices, of ``size`` elements each.
 
@@ -151,9 +166,10 @@ class Winograd:
         p = self.problem
         places = batch * self.rows * self.columns
         sources, results = (i.channels // p.groups for i in (self.source, self.result))
+        steps = (1, results) if self.by_results else (sources, 1)
         u = self._view(
             (_PRODUCTS, p.groups, results, sources),
-            (self.pitch(self.pairs), results * sources, sources, 1),
+            (self.pitch(self.pairs), results * sources, *steps),
         )
         matrices = []
         for images in (self.source, self.result):
@@ -177,20 +193,23 @@ class Winograd:
 
     def filters(self) -> WinogradKernel:
         """Return the transform of the filters."""
-        p = self.problem
-        f_out, f_in, (_, down, right) = p.w.outer, p.w.channel, p.w.space
+        p, (outer, inner) = self.problem, self._filter_steps
+        _, down, right = p.w.space
         if self.backward:  # the filters rotated
-            f_out, f_in, down, right = f_in, f_out, -down, -right
-        sources, results = (i.channels // p.groups for i in (self.source, self.result))
+            down, right = -down, -right
+        inners, outers = (i.channels // p.groups for i in (self.source, self.result))
+        if self.by_results:
+            outer, inner, outers, inners = inner, outer, inners, outers
         wide = _VECTOR_BYTES // p.elem.itemsize if self.target.is_cpu else 1
-        wide = wide if sources >= wide else 1
-        blocks = -(-sources // wide)
+        wide = wide if inners >= wide else 1
+        blocks = -(-inners // wide)
         constants = {
-            "u_step": self.pitch(self.pairs), "blocks": blocks, "sources": sources,
-            "targets": results, "f_group": p.filters_of_group * p.w.outer, "f_out": f_out,
-            "f_in": f_in, "f_axis1": down, "f_axis2": right,
+            "u_step": self.pitch(self.pairs), "blocks": blocks, "inners": inners,
+            "outers": outers, "f_group": p.filters_of_group * p.w.outer, "f_outer": outer,
+            "f_inner": inner, "f_axis1": down, "f_axis2": right,
         }  # fmt: skip
-        items, context = p.groups * results * blocks, {"elem": p.elem, "wide": wide}
+        context = {"elem": p.elem, "wide": wide, "adjacent": wide > 1 and inner == 1}
+        items = p.groups * outers * blocks
         return WinogradKernel("filters", p, self.target, context, items, constants, "fu")
 
     @property
