@@ -28,6 +28,9 @@ CASES: dict[str, Any] = {
     "even and odd columns of one element": (
         (3, 4, 6, 2), 1, (3, 2), (1, 2), (1, 1), [(0, 1), (1, 0)], np.float32,
     ),
+    "a tap of one of two columns, bands": (
+        (1, 2, 90, 75), 1, (3, 1), (2, 2), (1, 1), [(0, 2), (0, 0)], np.float32,
+    ),
     "even and odd rows": (
         (1, 3, 24, 18), 1, (2, 3), (2, 1), (2, 1), [(1, 0), (0, 0)], np.float32,
     ),
@@ -47,6 +50,8 @@ def test_all_results(engine: Engine, name: str) -> None:
     sizes = (*shape, channels * filters, *kernel)
     if engine.target.is_cpu:
         assert planes_kernel(problem("forward", sizes, element(dtype), asked), engine.target)
+        by_input = planes_kernel(problem("input", sizes, element(dtype), asked), engine.target)
+        assert (by_input is not None) == (filters == 1)  # a plane of x is in one filter's sums
     options = {**asked, "algo": "direct", "engine": engine}
     X, W = x.astype(float), w.astype(float)
     expected = forward(X, W, kind, channels)

@@ -64,7 +64,6 @@ class DirectSumCosts(Figures):
         plane: A band of rows of a plane that is copied between zeros.
         plane_tap: A tap for a vector of places of such a band.
         plane_vector: A vector that is copied for it, or to results.
-        plane_row: A row of it that is divided into even and odd elements.
         weight, gathered: A weight that a work-item reads in advance, and one of adjacent channels.
         place: V places of the gradient of the weights, for a block of weights.
         place_row_tap, place_edge_tap, place_load, place_build, place_wide_tap: The costs of those
@@ -94,7 +93,6 @@ class DirectSumCosts(Figures):
     plane: float
     plane_tap: float
     plane_vector: float
-    plane_row: float
     weight: float
     gathered: float
     place: float
@@ -289,12 +287,12 @@ def planes_work(kernel: ConvKernel, target: Target) -> float:
     """Return the work of ``conv/planes``, in multiply-adds of the best tiles."""
     k, c, x = DirectSumCosts.of("direct convolutions", target), kernel.constants, kernel.context
     rows = (c["lines"] - 1) * x["steps"][0] + c["rows_of_taps"]
-    sums = -(-((c["lines"] - 1) * c["pitch"] + c["t2_size"]) // (x["together"] * x["V"]))
-    moved = rows * -(-c["inside"] // x["read"]) + c["lines"] * -(-c["t2_size"] // x["stored"])
+    sums = -(-((c["lines"] - 1) * c["pitch"] + c["places2"]) // (x["together"] * x["V"]))
+    stored = c["lines"] * x["divisors"][0]
+    moved = rows * -(-c["inside"] // x["read"]) + stored * -(-c["t2_size"] // x["stored"])
     moved += c["copied"] // x["V"]
-    divided = rows if x["steps"][1] > 1 else 0
     work = k.plane + k.plane_tap * sums * x["together"] * prod(x["taps"])
-    return kernel.items * float(work + k.plane_vector * moved + k.plane_row * divided)
+    return kernel.items * float(work + k.plane_vector * moved)
 
 
 def _lines_beyond_cache(context: Mapping[str, Any], constants: Mapping[str, int]) -> float:
@@ -364,13 +362,18 @@ def tiled_weight_work(
     halves = context["elem"].itemsize == 2
     of_vector, of_single = k.tile_vector + halves * k.half_vector, k.tile_single + halves * k.half
     work = (y_rows + x_rows) * k.tile_row
-    for count, in_lanes, adjacent in (
-        (y_rows, y_lanes, context["adjacent_y"]),
-        (x_rows, x_lanes, context["adjacent_x"] and step[2] <= 2),
+    for name, count, in_lanes, adjacent, channels in (
+        ("t", y_rows, y_lanes, context["adjacent_y"], units),
+        ("s", x_rows, x_lanes, context["adjacent_x"] and step[2] <= 2, sources),
     ):
         single = not (in_lanes or adjacent)
         vectors = pitch if in_lanes else -(-pitch // V)
         work += count * (pitch * of_single if single else vectors * of_vector)
+        itemsize = context["elem"].itemsize
+        far = abs(c[f"{name}_axis2"]) * itemsize >= LINE_BYTES
+        # Adjacent channels of a tile share the lines of memory that single elements are in.
+        if single and far and c[f"{name}_elements"] * itemsize > L2_BYTES:
+            work += count * pitch / (channels if c[f"{name}_channel"] == 1 else 1) * k.line
     passes = units // F * sources * (T1 // B) * (T2 // C)
     steps = images * (rows * pitch if y_lanes else -(-rows * pitch // V))
     sums = F * B * C

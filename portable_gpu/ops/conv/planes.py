@@ -30,8 +30,8 @@ def _parameters() -> list[Parameter]:
         *scalars("long", "items", "s_offset", "f_offset", "bias_offset", "t_offset"),
         *scalars("long", "adds_bias", "bias_step", "batch", "channels", "targets", "bands"),
         *scalars("long", "lines", "s_batch", "s_channel", "f_group", "f_out", "t_batch"),
-        *scalars("long", "t_channel", "low1", "low2", "inside", "rows_of_taps", "pitch"),
-        *scalars("long", "phase", "copied", "each"),
+        *scalars("long", "t_channel", "low1", "low2", "inside", "rows_of_taps"),
+        *scalars("long", "places1", "places2", "pitch", "phase", "copied", "each"),
         *axis_parameters("long"),
     ]
 
@@ -40,12 +40,8 @@ def planes_kernel(problem: ConvProblem, target: Target) -> ConvKernel | None:
     """Return the kernel of a problem whose direction is ``forward`` or ``input``.
 
     ``None`` where it does not take the problem: on a GPU, for sums of several channels, three axes
-    of space, elements of a row that are not adjacent, strides of more than 2, gradients of strides
-    of more than 1, many taps, or a band of one row that is too large.
-
-    A work-item copies the elements that a band of ``lines`` rows of results needs.  With a stride
-    of 2, even and odd rows, and even and odd columns, are copied apart: each is a ``phase``, whose
-    rows are ``pitch`` elements apart.  It computes vectors of V results.
+    of space, elements of a row that are not adjacent, strides of more than 2, many taps, or a band
+    of one row that is too large.
     """
     p = problem
     backward = p.direction == "input"
@@ -61,7 +57,7 @@ def planes_kernel(problem: ConvProblem, target: Target) -> ConvKernel | None:
         and sources == 1
         and (first.target, first.source, first.taps, first.shift) == (1, 1, 1, 0)
         and across.t == across.s == 1
-        and all(axis.divisor == 1 and axis.step <= 2 for axis in (along, across))
+        and all(max(axis.divisor, axis.step) <= 2 for axis in (along, across))
         and 0 < along.taps * across.taps <= _MOST_TAPS
     )
     if not takes:
@@ -69,20 +65,22 @@ def planes_kernel(problem: ConvProblem, target: Target) -> ConvKernel | None:
     itemsize = SCALAR_BYTES[p.elem.real]
     V = _VECTOR_BYTES // itemsize
     (low1, rows), (low2, columns) = _span_of_taps(along), _span_of_taps(across)
-    steps = along.step, across.step
-    pitch = across.target + (columns - 1) // steps[1]
+    steps, divisors = (along.step, across.step), (along.divisor, across.divisor)
+    places1, places2 = (-(-axis.target // axis.divisor) for axis in (along, across))
+    pitch = places2 + (columns - 1) // steps[1]
     inside = min(across.source, low2 + steps[1] * pitch) - max(low2, 0)
     slack = _TOGETHER * V  # the last vectors of sums reach as far beyond
     size = _COPY_BYTES // itemsize
     # Rows of a phase: those of the band, and those that taps read after them.
     after = (rows - 1) // steps[0]
     max_lines = (size // (steps[0] * steps[1]) - slack) // pitch - after
+    max_lines = min(max_lines, (size // divisors[1] - slack) // pitch)
     if max_lines < 1 or inside < 1:
         return None
     channels = p.groups * targets
     bands = max(-(-_BANDS * target.compute_units // (p.batch * channels)), 1)
-    lines = min(max_lines, -(-along.target // min(bands, along.target)))
-    bands = -(-along.target // lines)
+    lines = min(max_lines, -(-places1 // min(bands, places1)))
+    bands = -(-places1 // lines)
     items = p.batch * channels * bands
     phase = (lines + after) * pitch + slack
     constants = {
@@ -91,24 +89,34 @@ def planes_kernel(problem: ConvProblem, target: Target) -> ConvKernel | None:
         "lines": lines, "s_batch": source.outer, "s_channel": source.channel, "f_group": f_group,
         "f_out": p.w.channel if backward else p.w.outer, "t_batch": result.outer,
         "t_channel": result.channel, "low1": low1, "low2": low2, "inside": inside,
-        "rows_of_taps": rows, "pitch": pitch, "phase": phase,
-        "copied": steps[0] * steps[1] * phase, "each": items_of_one(items, target),
+        "rows_of_taps": rows, "places1": places1, "places2": places2, "pitch": pitch,
+        "phase": phase, "copied": steps[0] * steps[1] * phase, "each": items_of_one(items, target),
     }  # fmt: skip
     for c, axis in enumerate(axes):
         constants |= axis.constants(c)
     context = {
         "elem": p.elem, "taps": (along.taps, across.taps), "V": V, "together": _TOGETHER,
-        "steps": steps, "size": size, "I": "int" if items < 1 << 31 else "long",
+        "steps": steps, "divisors": divisors, "size": size,
+        "remainders": (_remainders(along), _remainders(across)),
+        "I": "int" if items < 1 << 31 else "long",
         "read": floor_power_of_two(min(V, inside)),
         "stored": floor_power_of_two(min(V, across.target)),
     }  # fmt: skip
     return ConvKernel("planes", _parameters(), context, constants, items)
 
 
+def _remainders(axis: SpaceAxis) -> tuple[int, ...]:
+    """Return the remainder, by the divisor, of the results that read each tap."""
+    return tuple(-(axis.shift + r * axis.tap_step) % axis.divisor for r in range(axis.taps))
+
+
 def _span_of_taps(axis: SpaceAxis) -> tuple[int, int]:
-    """Return the first element that the taps of result 0 read, and their number to the last."""
-    span = (axis.taps - 1) * axis.tap_step
-    return axis.shift + min(0, span), abs(span) + 1
+    """Return the first element that the taps of the first results read, and their number."""
+    at = [
+        (remainder + axis.shift + r * axis.tap_step) // axis.divisor
+        for r, remainder in enumerate(_remainders(axis))
+    ]
+    return min(at), max(at) - min(at) + 1
 
 
 class PlanesPlan(OneLaunch):
