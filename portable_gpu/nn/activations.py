@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -453,7 +454,7 @@ def gelu(
         small results of negative x lose no digits by cancellation.
     """
     forms = {
-        "none": _with_c(f"c * {_normal(input)}", "max(x, -100)", ""),
+        "none": _with_c(f"c * {_normal(_is_double(input))}", "max(x, -100)", ""),
         "tanh": _with_c("c * (c < 0 ? E : 1) / (1 + E)", "max(x, -100)", f"c * {_SLOPE}"),
     }
     return computed(
@@ -477,7 +478,7 @@ def gelu_backward(
     Arguments, result, errors, cost: see :func:`gelu` and :func:`relu_backward`.
     """
     tangent = f"g * (((c < 0 ? E : 1) + c * {_D_SLOPE} * E / (1 + E)) / (1 + E))"
-    normal = f"{_normal(input)} + c * 0.39894228040143267794 * exp(-0.5 * c * c)"
+    normal = f"{_normal(_is_double(input))} + c * 0.39894228040143267794 * exp(-0.5 * c * c)"
     forms = {
         "none": _with_c(f"g * ({normal})", _NEAR, ""),
         "tanh": _with_c(tangent, _NEAR, f"c * {_SLOPE}"),
@@ -572,6 +573,7 @@ def softplus_backward(
     )
 
 
+@cache
 def _with_c(expression: str, c: str, exponent: str) -> str:
     """Replace ``E`` by ``exp(-|exponent|)``, then ``c`` by its expression of x.
 
@@ -581,9 +583,14 @@ def _with_c(expression: str, c: str, exponent: str) -> str:
     return re.sub(r"\bc\b", c, text)
 
 
-def _normal(input: Any) -> str:
+def _is_double(input: Any) -> bool:
+    return bool(floating(input, "input").dtype == np.float64)
+
+
+@cache
+def _normal(is_double: bool) -> str:
     """Return the text of Phi(c): in float64 by erfc, else by a polynomial for Mills' ratio."""
-    if floating(input, "input").dtype == np.float64:
+    if is_double:
         return "(0.5 * erfc(-0.70710678118654752440 * c))"
     ratio = str(_MILLS[0])
     for coefficient in _MILLS[1:]:

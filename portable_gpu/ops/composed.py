@@ -16,7 +16,6 @@ import pyopencl as cl
 from portable_gpu.errors import ArgumentError
 from portable_gpu.runtime.array import DEVICE_KINDS, Array
 from portable_gpu.runtime.call import TracedCall
-from portable_gpu.runtime.events import QueueEvents
 from portable_gpu.runtime.plan import Plan, Temporary, arrange
 from portable_gpu.runtime.queue_state import QueueState
 from portable_gpu.runtime.registry import STATE
@@ -159,12 +158,8 @@ class ComposedCall:
         result = self._replay.run(state, (*arrays, *written), out, scalars)
         if result is None:
             return None
-        events = result.events
-        has_event = not isinstance(events, QueueEvents) and events
-        event = events[-1] if has_event else None
-        del events  # cover() replaces the list only if there is no other reference to it
         for array in written:
-            state.cover(array, event)
+            state.cover_like(array, result)
         checks = [check for _, _, check in self._reports]
         reports = [KernelReport(*pair) for pair in zip(written, checks, strict=True)]
         if reports:

@@ -33,6 +33,7 @@ class QueueEvents(list[cl.Event]):
     Attributes:
         queue: The queue, by the state's own object.
         is_untouched: Whether the list was neither read nor extended since the array was written.
+        _is_covered: Whether a read creates no marker: there is one, or the array has its values.
     """
 
     __slots__ = ("_is_covered", "is_untouched", "queue")
@@ -53,8 +54,18 @@ class QueueEvents(list[cl.Event]):
         """Record that the array was written again, by a command that follows the list's events."""
         if not self.is_untouched:
             list.clear(self)
-            self._is_covered = False
             self.is_untouched = True
+        self._is_covered = False
+
+    def end(self) -> None:
+        """Record that the array has its values: there is nothing to wait for."""
+        self.renew()
+        self._is_covered = True
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the array has its values, and the list no events of users."""
+        return self._is_covered and self.is_untouched
 
     def present(self) -> list[cl.Event]:
         """The events of the list, without creating a marker."""

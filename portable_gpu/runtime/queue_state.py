@@ -171,9 +171,22 @@ class QueueState:
         """Remove the events of an array that has its values: all are complete, or of this queue."""
         events = array.events
         if isinstance(events, QueueEvents):
-            events.renew()
+            events.end()
         else:
             del events[:]
+
+    def cover_like(self, array: Any, result: Any) -> None:
+        """Replace an array's events by those of a result that the same call wrote last."""
+        events = result.events
+        if isinstance(events, QueueEvents):
+            if events.has_ended:
+                self.cover_by_nothing(array)
+                return
+            event = None
+        else:
+            event = events[-1] if events else None  # a call on the calling thread has none
+        del events  # this reference would be counted
+        self.cover(array, event)
 
     def hold(self, event: cl.Event, arrays: Sequence[Any]) -> None:
         """Keep arrays of other queues until ``event``, because their pools ignore this queue."""

@@ -12,7 +12,6 @@ import pyopencl as cl
 from portable_gpu.runtime.array import DEVICE_KINDS, Array
 from portable_gpu.runtime.call import Call
 from portable_gpu.runtime.direct import direct_call
-from portable_gpu.runtime.events import QueueEvents
 from portable_gpu.runtime.host_arrays import is_of_python, new_host_array, no_memory
 from portable_gpu.runtime.place import Planning
 from portable_gpu.runtime.plan import Plan
@@ -236,12 +235,8 @@ class _SeveralResults:
         if isinstance(self._call, _OnHost):
             fresh = zip(others, self._make, strict=True)
             return (*(x[()] if make and not x.shape else x for x, make in fresh), result)
-        events = result.events
-        has_event = not isinstance(events, QueueEvents) and events
-        event = events[-1] if has_event else None  # a call on the calling thread has none
-        del events  # the queue's state counts the references to the list
         for other in others:
-            state.cover(other, event)
+            state.cover_like(other, result)
             if are_arrays:
                 other.reports = result.reports
         return (*others, result)

@@ -28,6 +28,7 @@ from portable_gpu.errors import (
     ReadOnlyError,
     ShapeError,
 )
+from portable_gpu.ops.elementwise import api
 from portable_gpu.ops.elementwise.commands.catalogue import problem as problem_of
 from portable_gpu.ops.elementwise.kernels import kernel_of
 from portable_gpu.ops.elementwise.transposed import transposed_copy
@@ -423,6 +424,11 @@ def test_events_and_queues(engine: Engine) -> None:
     np.testing.assert_array_equal(there.get(), x * 2)
     mixed = pg.elementwise("x * y - x", x=there, y=x)
     np.testing.assert_array_equal(mixed.get(), 2 * x * x - 2 * x)
+
+
+def test_calls_of_an_expression_count_once() -> None:
+    expression = "max(abs(x), exp(-x)) + exp(-x) * erf(exp(y)) * (x + 1)"
+    assert api._calls(expression) == {"exp(-x)", "exp(y)", "erf(exp(y))"}
 
 
 def test_refusals(engine: Engine) -> None:

@@ -21,12 +21,14 @@ from portable_gpu.errors import (
     DeviceMemoryError,
     NotPositiveDefiniteError,
 )
-from portable_gpu.runtime import pocl_structures, registry, small_replay
+from portable_gpu.runtime import events, pocl_structures, registry, small_replay
 from portable_gpu.runtime.engine import Engine
+from portable_gpu.runtime.events import marker
 from portable_gpu.runtime.replay import Replay
 from portable_gpu.runtime.small_replay import SmallReplay
 
 RNG = np.random.default_rng(0)
+_COMPLETE = cl.command_execution_status.COMPLETE
 #: With one launch and several, without and with workspace, tables, a report and an output.
 CALLS: dict[str, Callable[..., Any]] = {
     "sum": lambda x, y: pg.sum(x),
@@ -191,6 +193,33 @@ def test_results_are_complete_for_other_queues(new_engine: Engine, counts: Count
     np.testing.assert_array_equal((result.with_queue(other) + 1).get(), 2 * x + 1)
     for event in result.events:
         event.wait()
+
+
+@pytest.mark.parametrize("name", ["operator", "output", "several"])
+def test_results_need_no_marker(
+    new_engine: Engine, counts: Counts, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """Waiting for a result that is complete enqueues nothing; a later command is waited for."""
+    calls = {**CALLS, "several": lambda x, y: pg.nn.native_layer_norm(x, 24)[1]}
+    *_, a, b = pair(new_engine)
+    result = repeat(new_engine, 3, lambda: calls[name](a, b))
+    markers = []
+    monkeypatch.setattr(events, "marker", lambda queue: markers.append(queue) or marker(queue))
+    counts.take()
+    for _ in range(3):
+        result = calls[name](a, b)
+        result.finish()
+    assert counts.take() == (3, 0)
+    assert not markers
+    assert not list(result.events)
+    gate = cl.UserEvent(new_engine.context)
+    cl.enqueue_marker(new_engine.queue, wait_for=[gate])
+    pg.elementwise("x + 1", x=result, out=result)
+    assert counts.take()[0] == 0
+    written = list(result.events)
+    assert [event.command_execution_status for event in written] != [_COMPLETE]
+    gate.set_status(_COMPLETE)
+    result.finish()
 
 
 def test_memory_of_users(new_engine: Engine, counts: Counts) -> None:

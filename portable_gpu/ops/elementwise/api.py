@@ -29,8 +29,9 @@ _NUMBERS = (*NUMBERS, np.generic)
 _ARRAYS = frozenset((np.ndarray, *DEVICE_KINDS))
 _KNOWN = _ARRAYS | set(NUMBERS)
 _ARRAY, _OUT = "array", "out"  # the kinds of inputs that are arrays
-# A call of a function such as exp takes a CPU about as long as 60 operations.
-_CALL, _CALL_FLOP = re.compile(r"\w\s*\("), 60
+# A call of a function such as exp takes a CPU about as long as 60 operations, but not one of these.
+_CALL, _CALL_FLOP = re.compile(r"\b([A-Za-z_]\w*)\s*\("), 60
+_CHEAP = frozenset(("abs", "clip", "fabs", "fmax", "fmin", "max", "min", "select", "where"))
 
 
 def elementwise(
@@ -272,13 +273,26 @@ def _normalise(arguments: CallArguments) -> Invocation:
         shape=shape,
         dtype=result_dtype,
         plan=plan,
-        flop=prod(shape) * (len(names) + _CALL_FLOP * len(_CALL.findall(expression))),
+        flop=prod(shape) * (len(names) + _CALL_FLOP * len(_calls(expression))),
         scalars=arguments.scalars,
         out=out,
         reads_out=bool(updated),
         in_place=True,
         computes=(compute_dtype,),
     )
+
+
+def _calls(expression: str) -> set[str]:
+    """Return the calls that take long; a compiler makes equal ones once."""
+    calls = set()
+    for call in _CALL.finditer(expression):
+        end, depth = call.end(), 1
+        while depth and end < len(expression):
+            depth += {"(": 1, ")": -1}.get(expression[end], 0)
+            end += 1
+        if call[1] not in _CHEAP:
+            calls.add(expression[call.start() : end])
+    return calls
 
 
 _ELEMENTWISE = Operation("elementwise", _normalise)
