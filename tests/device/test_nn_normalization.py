@@ -279,6 +279,29 @@ def test_channels_side_by_side(
         check_gradients(want, dy, got, (1,))
 
 
+@pytest.mark.path
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+def test_gradients_of_single_channels(engine: Engine, dtype: type) -> None:
+    """Groups of one channel, whose rows have the parts of the gradients of the parameters."""
+    shape = (3, 5, 7, 9)
+    x, dy = (RNG.standard_normal((2, *shape)) - 2).astype(dtype)
+    w, b = RNG.standard_normal((2, 10)).astype(dtype)[:, ::2]
+    split = (3, 5, 1, 7, 9)
+    wide = [p.astype(np.float64).reshape(1, 5, 1, 1, 1) for p in (w, b)]
+    for weight in (w, None):
+        want = Reference(x.reshape(split), (2, 3, 4), wide[0] if weight is w else 1.0, wide[1])
+        _, mean, rstd = pg.nn.native_group_norm(x, 5, weight, None, engine=engine)
+        got = pg.nn.group_norm_backward(
+            dy, x, 5, mean, rstd, weight, b if weight is w else None, engine=engine
+        )
+        if weight is w:
+            check_gradients(want, dy.reshape(split), (got[0].reshape(split), *got[1:]), (1, 2))
+        else:
+            dx, *_, size = want.gradients(dy.reshape(split), (1, 2))
+            lost = 1 + (np.abs(want.x).max() + 1) * want.rstd
+            close(got[0].reshape(split), dx, (want.count + 40) * size * lost)
+
+
 @pytest.mark.parametrize("axes", [(0, 2, 3), (0, 1, 2, 3), (2, 3)])
 def test_gradients_that_repeat_elements(engine: Engine, axes: tuple[int, ...]) -> None:
     """The gradient of a mean has one value for each channel, image, or for all."""

@@ -20,6 +20,7 @@ from portable_gpu.ops.ordered import elementwise_like
 from portable_gpu.ops.reduce import mean as averaged
 from portable_gpu.runtime.array import DEVICE_KINDS
 from portable_gpu.runtime.engine import Engine
+from portable_gpu.runtime.registry import state_for
 from portable_gpu.runtime.views import Shape, check_no_overlap, check_output
 
 
@@ -170,7 +171,8 @@ def batch_norm(
 
     Cost: in training ``input`` is read twice (once if a channel fits into the registers of a
         work-group or the caches of a CPU's core), the result is written once, and the same launches
-        update the running statistics.  Otherwise it is one elementwise expression.
+        update the running statistics.  Otherwise it is one elementwise expression, and on CPUs
+        another one of the channels.
     Accuracy, order: as :func:`layer_norm`.
     """
     if flag(training, "training") and running_mean is None and running_var is None:
@@ -302,21 +304,29 @@ def _running(value: Any, name: str, channels: Shape, dtype: np.dtype[Any]) -> An
 def _by_running(
     input: Any, mean: Any, variance: Any, weight: Any, bias: Any, eps: Any, out: Any, place: Place
 ) -> Any:
-    """Normalise by given statistics of channels: one elementwise expression."""
+    """Normalise by given statistics of channels: one elementwise expression.
+
+    On CPUs, where a root and a quotient of each element would take longer than its memory, another
+    one first computes the factors of the channels.
+    """
     x = floating(input, "input")
     geometry, wide = batch_geometry(tuple(x.shape)), statistics_dtype(x.dtype)
     arrays = {"x": x}
     finite(eps, "eps")
     for name, short, value in (("running_mean", "m", mean), ("running_var", "v", variance)):
         arrays[short] = _running(value, name, geometry.statistics, wide)
-    text = "(x - m) / sqrt(v + eps)"
-    for name, short, plus in (("weight", "w", " * "), ("bias", "b", " + ")):
-        value = weight if name == "weight" else bias
+    for name, short, value in (("weight", "w", weight), ("bias", "b", bias)):
         if value is not None:
             arrays[short] = parameter(value, name, geometry.parameters, x.dtype)
-            text += plus + short
+    numbers: dict[str, Any] = {"eps": float(eps)}
+    factor = f"{'w' if 'w' in arrays else '1'} / sqrt(v + eps)"
+    on_device = [x] if isinstance(x, DEVICE_KINDS) else []
+    if state_for(on_device, place["engine"], place["queue"]).engine.target.is_cpu:
+        of_channels = {n: arrays.pop(n) for n in ("v", "w") if n in arrays}
+        arrays["f"] = elementwise(factor, dtype=wide, **of_channels, **numbers, **place)
+        factor, numbers = "f", {}
     tail = (1,) * (x.ndim - 2)
     for short in set(arrays) - {"x"}:
         arrays[short] = arrays[short].reshape(1, -1, *tail)
-    numbers = {"eps": float(eps)}
+    text = f"(x - m) * ({factor}){' + b' if 'b' in arrays else ''}"
     return elementwise_like(text, arrays, numbers, out, dtype=x.dtype, **place)

@@ -269,6 +269,9 @@ def _normalise_backward(arguments: CallArguments) -> Invocation:
             )
             if by_channels is not None:
                 return by_channels
+            if grads and geometry.shape[2] == 1:
+                flags = {*("row_w" for _ in scaled), *grads}
+                return _by_rows(engine, views, places, geometry, spreads, frozenset(flags), wide)
         if grads and x.size:
             flags = {
                 *scaled,
@@ -367,6 +370,33 @@ def _by_channels(
     sums = {n: Temporary(n, nbytes, wide.itemsize) for n in parts}
     steps = [Step(plan, tuple(sums.get(name, places.get(name, 0)) for name in names))]
     return Steps([*steps, *_totals(engine, views, places, sums, of_parts, shape[0], (channels,))])
+
+
+def _by_rows(
+    engine: Engine,
+    views: Sequence[View],
+    places: Mapping[str, int],
+    geometry: NormAxes,
+    spreads: Mapping[str, Spread],
+    flags: frozenset[str],
+    wide: np.dtype[Any],
+) -> Steps:
+    """The steps of groups of one channel: the sums of a row are a part of dw and of db."""
+    rows, channels, *others = geometry.shape
+    names = program("norm_backward", flags).operands
+    places = {**places, "row_w": places.get("w", 0)}
+    of_parts, along = replace(views[0], dtype=wide), (channels, 1, *(0 for _ in others))
+    parts = [name for name in names if name in ("dw", "db")]
+    each = [of_parts if name in parts else views[places[name]] for name in names]
+    strides = {**spreads, **{name: lambda _view: along for name in parts}}
+    problem = problem_of(
+        engine, each, "norm_backward", flags, geometry.shape, geometry.row_axes, strides
+    )
+    nbytes = rows * channels * wide.itemsize
+    sums = {n: Temporary(f"{n}_parts", nbytes, wide.itemsize) for n in parts}
+    plan = engine.plan(problem, lambda: make_plan(engine, problem))
+    steps = [Step(plan, tuple(sums.get(name, places.get(name, 0)) for name in names))]
+    return Steps([*steps, *_totals(engine, views, places, sums, of_parts, rows, (channels,))])
 
 
 def _totals(
