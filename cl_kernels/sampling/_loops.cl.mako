@@ -1,11 +1,12 @@
 ## A part of runs: the loops over the taps of n adjacent outputs, in columns b to b + n - 1.  Parameters: see runs and
 ## _parts.  across: the number of ruled axes among the rows; t<k>, p<k>, o<k>: tap, place of it, and output on axis k;
 ## step: for each operand the text " * stride" of a column, or ""; u_<k>: the product of the weights on the axes before
-## k; acc[j], found[j]: the output in column b + j and, of a maximum, its index; blended: see runs.
+## k; lanes: the elements of an accumulator; acc[j], found[j]: the output in column b + j, or the outputs from column
+## b + lanes * j on, and, of a maximum, its index; blended: see runs.
 <%namespace name="parts" file="/sampling/_parts.cl.mako"/>
 
 ## The loops over the taps of the ruled axes k, k + 1, ...
-<%def name="nest(k, across, step)">\
+<%def name="nest(k, across, step, lanes=1)">\
 % if k < across:
             for (int t${k} = 0; t${k} < most${k}; t${k}++) {
                 const int p${k} = places${k}[t${k} * size${k} + o${k}];
@@ -13,7 +14,7 @@
 % if kind == "sum":
                 const ${e.real} u_${k + 1} = u_${k} * weights${k}[t${k} * size${k} + o${k}];
 % endif
-${nest(k + 1, across, step)}\
+${nest(k + 1, across, step, lanes)}\
             }
 % else:
 <% offset = {n: "".join(f" + p{axis} * {n}_step{axis}" for axis in range(across)) for n in sources} %>\
@@ -28,15 +29,19 @@ ${nest(k + 1, across, step)}\
             for (int j = read_begin; j < read_end; j++)
                 ${parts.take("blended[j - read_begin]", value, weight=f"u_{across}")}
 % else:
-${columns(across, step)}\
+${columns(across, step, lanes)}\
 % endif
 % endif
 </%def>
 
 ## Combine the taps of the last ruled axis, or, with `line`, of the columns of a plain axis.  In regular columns, whose
 ## places are `pitch` apart, only the places q_<t> of the first output are loaded.
-<%def name="columns(across, step)">\
-% if line:
+<%def name="columns(across, step, lanes=1)">\
+% if lanes > 1:
+<% value = f"{e.name}_load{lanes}(x_row + (b + {lanes} * j))" %>\
+            for (int j = 0; j < n / ${lanes}; j++)
+                ${parts.take("acc[j]", value, weight=f"u_{across}", lanes=lanes)}
+% elif line:
             for (int j = 0; j < n; j++) { ${leaf("b + j", "flat", f"u_{across}", across, step)} }
 % elif taps[across]:
 % if pitch:

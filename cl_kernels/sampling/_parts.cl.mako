@@ -42,14 +42,15 @@ ${f"({e.value})({lowest})" if e.floating else lowest}\
 </%def>
 
 ## Combine the value `v` with the accumulator `acc`.  weight: the factor of v in a sum; flat: the index of v in the
-## plane, which becomes `found` where v is the largest value so far; squares: whether v has not been squared yet.
-<%def name="take(acc, v, flat='', found='', weight='', squares=True)">\
+## plane, which becomes `found` where v is the largest value so far; squares: whether v has not been squared yet; lanes:
+## the elements of v, if not V.
+<%def name="take(acc, v, flat='', found='', weight='', squares=True, lanes=0)">\
 % if kind == "sum":
 ${acc} += ${f"{weight} * " if weight else ""}${f"squared({v})" if of_squares and squares else v};\
 % elif kind == "copy":
 ${acc} = ${v};\
 % elif kind == "max":
-{ const ${type_of()} v = ${v}; ${acc} = ${larger("v", acc)} ? v : ${acc}; }\
+{ const ${vector(e.value, lanes or V)} v = ${v}; ${acc} = ${larger("v", acc)} ? v : ${acc}; }\
 % elif kind == "argmax":
 { const ${e.real} v = ${v}; const int more = ${larger("v", acc)} | (${found} < 0); ${acc} = more ? v : ${acc}; \
 ${found} = more ? (${index})(${flat}) : ${found}; }\

@@ -1,7 +1,9 @@
-## Parts of runs: the copy of one row of the source, and the search for the columns that a row reads.  Outputs are in
-## columns begin to end - 1 of the row; across: the number of ruled axes among the rows; t<k>, p<k>, o<k>: tap, its
-## place, and output on axis k; step: for each operand the text " * stride" of a column, or "".
+## Parts of runs: a block of outputs, the copy of one row of the source, and the search for the columns that a row
+## reads.  Outputs are in columns begin to end - 1 of the row; across: the number of ruled axes among the rows; t<k>,
+## p<k>, o<k>: tap, its place, and output on axis k; step: for each operand the text " * stride" of a column, or "";
+## lanes, acc, found: see _loops.
 <%namespace name="parts" file="/sampling/_parts.cl.mako"/>
+<%namespace name="loops_of" file="/sampling/_loops.cl.mako"/>
 
 ## Declare read_begin and read_end: columns begin to end - 1 read places of the source from read_begin to read_end - 1.
 <%def name="read_columns(across)">\
@@ -17,25 +19,38 @@
 ## Store a part of a row whose elements are copies of elements of one row of the source, or the value of outputs that
 ## read nothing.
 <%def name="copied(across, step)">\
-<% store = lambda at, value: f"{e.name}_store(out + ({at}){step['out']}, {value});" %>\
+<% put = lambda at, value: f"out[({at}){step['out']}] = {value};" %>\
         ${parts.pointer("x", "_row")} = 0;
 ${find_row(0, across)}\
+% if line:
+        if (x_row) {
+            for (${index} b = begin; b < end; b++) ${put("b", f"x_row[b{step['x']}]")}
+        } else {
+            for (${index} b = begin; b < end; b++) ${filled("b", step)}
+        }
+% else:
         for (${index} b = begin, next; b < end; b = next) {
             next = end;
 % if pitch:
             next = min(end, b < regular_begin ? regular_begin : b < regular_end ? regular_end : end);
             if (x_row && b >= regular_begin && b < regular_end) {
                 const int first = places${across}[b];
-                for (int j = 0; j < next - b; j++)
-                    ${store("b + j", f"{e.name}_load(x_row + (first + {pitch} * j){step['x']})")}
+                for (int j = 0; j < next - b; j++) ${put("b + j", f"x_row[(first + {pitch} * j){step['x']}]")}
                 continue;
             }
 % endif
             for (; b < next; b++) {
                 const int p = x_row ? places${across}[b] : -1;
-                ${store("b", f"p >= 0 ? {e.name}_load(x_row + p{step['x']}) : {capture(parts.nothing).strip()}")}
+                if (p >= 0) ${put("b", f"x_row[p{step['x']}]")}
+                else ${filled("b", step)}
             }
         }
+% endif
+</%def>
+
+## A statement: store the value of outputs that read nothing.
+<%def name="filled(at, step)">\
+${e.name}_store(out + (${at})${step["out"]}, ${parts.nothing()});\
 </%def>
 
 ## Set x_row to the row of the source that the taps of the axes from k on name; there is at most one.
@@ -48,5 +63,37 @@ ${find_row(0, across)}\
             if (p${k} < 0) break;
 ${find_row(k + 1, across)}\
         }
+% endif
+</%def>
+
+## The outputs in columns b to b + n - 1 of a row, `lanes` at a time.
+<%def name="block(across, step, lanes=1)">\
+<%
+    per, column, suffix = (f" / {lanes}", f"b + {lanes} * j", lanes) if lanes > 1 else ("", "b + j", "")
+%>\
+            ${vector(e.value, lanes)} acc[${B // lanes}];
+            for (int j = 0; j < n${per}; j++) acc[j] = ${parts.nothing()};
+% if kind == "argmax":
+            ${index} found[${B}];
+            for (int j = 0; j < n; j++) found[j] = -1;
+% endif
+% if blended:
+${loops_of.columns(across, step)}\
+% else:
+% if kind == "sum":
+            const ${e.real} u_0 = 1;
+% endif
+${loops_of.nest(0, across, step, lanes)}\
+% endif
+% if not line and gaps[across]:
+            for (int j = 0; j < n; j++) acc[j] = places${across}[b + j] < 0 ? ${parts.nothing()} : acc[j];
+% if kind == "argmax":
+            for (int j = 0; j < n; j++) found[j] = places${across}[b + j] < 0 ? -1 : found[j];
+% endif
+% endif
+            for (int j = 0; j < n${per}; j++)
+                ${e.name}_store${suffix}(out + (${column})${step["out"]}, ${parts.result("acc[j]")});
+% if kind == "argmax":
+            for (int j = 0; j < n; j++) indices[(b + j)${step["indices"]}] = found[j];
 % endif
 </%def>

@@ -22,11 +22,19 @@
 <%
     K = len(taps)
     across = K if line else K - 1  # the ruled axes among the rows
-    copies = kind == "copy" and not line and taps[across] == 1  # each element is an element of one row, or the fill
+    copies = kind == "copy" and (line or taps[across] == 1)  # each element is an element of one row, or the fill
+    # Whole blocks of a line have constant loops; sums have vectors, so that accumulators stay in registers.
+    in_blocks = line and kind in ("sum", "max", "argmax")
+    is_plain = e.floating and not e.complex and all(unit[n] for n in names)
+    lanes = 16 if in_blocks and kind == "sum" and is_plain else 1
     step = {n: "" if unit[n] else f" * {n}_line" if line else f" * {n}_step{across}" for n in names}
 %>
 ${element.scalar(e)}
-${parts.define_squares([1])}\
+% if lanes > 1:
+${element.vector_load(e, lanes, False)}
+${element.vector_store(e, lanes, False)}
+% endif
+${parts.define_squares([1, lanes])}\
 
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
 void ${kernel("sampling")}
@@ -37,16 +45,20 @@ void ${kernel("sampling")}
 % if blended:
 ${rows_of.read_columns(across)}\
 % endif
-    for (${index} row = first_row; row < last_row; row++) {
-        const ${index} position = row % positions, plain = row / positions;
-        (void)plain;  // without axes that are not sampled
-        (void)position;
+    for (${index} row = first_row, stop; row < last_row; row = stop) {
+        const ${index} plain = row / positions, origin = plain * positions;
+        stop = min(last_row, origin + positions);
+% for n in names:
+        ${parts.pointer(n, "_plane")} = ${n}_in
+            + (${n}_offset + ${axes.offset("outer", n, axes.digits("outer", outer, "plain"))});
+% endfor
+    for (${index} position = row - origin; position < stop - origin; position++) {
 % for k in range(across):
         const ${index} o${k} = ${place(k)};
 % endfor
 % for n in names:
-        ${parts.pointer(n)} = ${n}_in + (${n}_offset + ${axes.offset("outer", n, axes.digits("outer", outer, "plain"))}\
-${"".join(f" + o{k} * {n}_step{k}" for k in range(across)) if n not in sources else ""});
+        ${parts.pointer(n)} = ${n}_plane\
+${"".join(f" + o{k} * {n}_step{k}" for k in range(across)) if n not in sources else ""};
 % endfor
 % if routed:
         const long own = ${" + ".join([f"o{k} * flat{k}" for k in range(across)] or ["0"])};
@@ -64,36 +76,23 @@ ${loops_of.nest(0, across, step)}\
         for (${index} b = begin, next; b < end; b = next) {
             next = min(b + ${B}, min(end, b < regular_begin ? regular_begin : b < regular_end ? regular_end : end));
             const int n = next - b;
+${rows_of.block(across, step)}\
+        }
 % else:
-        for (${index} b = begin; b < end; b += ${B}) {
-            const int n = min((${index})${B}, end - b);
-% endif
-            ${e.value} acc[${B}];
-            for (int j = 0; j < n; j++) acc[j] = ${parts.nothing()};
-% if kind == "argmax":
-            ${index} found[${B}];
-            for (int j = 0; j < n; j++) found[j] = -1;
-% endif
-% if blended:
-${loops_of.columns(across, step)}\
-% else:
-% if kind == "sum":
-            const ${e.real} u_0 = 1;
-% endif
-${loops_of.nest(0, across, step)}\
-% endif
-% if not line and gaps[across]:
-            for (int j = 0; j < n; j++) acc[j] = places${across}[b + j] < 0 ? ${parts.nothing()} : acc[j];
-% if kind == "argmax":
-            for (int j = 0; j < n; j++) found[j] = places${across}[b + j] < 0 ? -1 : found[j];
-% endif
-% endif
-            for (int j = 0; j < n; j++) ${e.name}_store(out + (b + j)${step["out"]}, ${parts.result("acc[j]")});
-% if kind == "argmax":
-            for (int j = 0; j < n; j++) indices[(b + j)${step["indices"]}] = found[j];
-% endif
+        ${index} b = begin;
+% if in_blocks:
+        for (; b + ${B} <= end; b += ${B}) {
+            enum { n = ${B} };
+${rows_of.block(across, step, lanes)}\
         }
 % endif
+        for (; b < end; b += ${B}) {
+            const int n = min((${index})${B}, end - b);
+${rows_of.block(across, step)}\
+        }
+% endif
+% endif
+    }
     }
 }
 

@@ -258,6 +258,38 @@ def test_norms_of_16_bits_have_powers_of_32(engine: Engine, p: float) -> None:
             assert (error <= 1.01 * unit * exact + smallest).all(), (dtype, size)
 
 
+@pytest.mark.parametrize("dtype", [np.float32, BFLOAT16])
+def test_channels_side_by_side(engine: Engine, dtype: Any) -> None:
+    """Channels-last images, with more channels than blocks, against other kernels in float64."""
+    random = np.random.default_rng(3)
+    x = random.integers(-9, 9, (2, 6, 7, 141)).astype(dtype).transpose(0, 3, 1, 2)
+    dy = random.integers(-9, 9, (2, 3, 4, 141)).astype(dtype).transpose(0, 3, 1, 2)
+    calls = {
+        "mean": lambda x, dy: nn.avg_pool2d(x, 3, 2, 1, engine=engine),
+        "mean's gradient": lambda x, dy: nn.avg_pool2d_backward(
+            dy, x.shape, 3, 2, 1, engine=engine
+        ),
+        "root": lambda x, dy: nn.lp_pool2d(x, 2.0, 2, engine=engine),
+        "largest": lambda x, dy: nn.max_pool2d(x, 3, 2, 1, engine=engine),
+        "indices": lambda x, dy: nn.max_pool2d(
+            x, 3, 2, 1, return_indices=True, engine=engine
+        )[1],
+        "bilinear": lambda x, dy: nn.interpolate(
+            x, scale_factor=2, mode="bilinear", engine=engine
+        ),
+        "nearest": lambda x, dy: nn.interpolate(x, scale_factor=2, engine=engine),
+        "padded": lambda x, dy: nn.pad(x, (1, 2, 0, 1), value=3.0, engine=engine),
+    }  # fmt: skip
+    for name, call in calls.items():
+        expected = call(*(np.ascontiguousarray(a).astype(np.float64) for a in (x, dy)))
+        for part in (slice(None), slice(3, 140), slice(0, 141, 2)):
+            got = call(x[:, part], dy[:, part])
+            np.testing.assert_allclose(
+                got.astype(np.float64), expected[:, part], err_msg=name,
+                rtol=8 * EPS[np.dtype(dtype).name], atol=1e-5,
+            )  # fmt: skip
+
+
 @pytest.mark.tiny
 def test_integers_and_empty_batches(engine: Engine) -> None:
     x = np.array([[[3, -7, 5, 120]]], np.int8)
