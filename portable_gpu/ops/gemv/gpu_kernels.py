@@ -23,6 +23,8 @@ from portable_gpu.tuning.table import PolicyRow
 
 #: Short rows that share the lanes of a long one at most.
 _MOST_SHORT_ROWS = 8
+#: The barriers of a sum in local memory, in values that are passed.
+_FOLD_START = 5
 
 
 @dataclass(frozen=True)
@@ -230,7 +232,7 @@ def axpy_columns(p: GemvProblem, target: Target, row: PolicyRow[ColumnPolicy]) -
         ),
         slowdown=slowdown_of(p, by_rows=False),
         load_waits=2 * ceil_div(part_size, deep * U),
-        folded_values=deep // 8 + 1,
+        folded_values=deep // 8 + _FOLD_START,
     )
 
 
