@@ -129,6 +129,16 @@ def test_another_process_changes_the_answer(engine: Engine) -> None:
         assert taken(first) == fastest
 
 
+def test_a_limit_of_one_image(engine: Engine) -> None:
+    """Two images at a time were timed, and a variant that can compute one at a time is taken."""
+    timed = {one.algo: one for one in nn.find_conv2d(X, W, engine=engine, **OPTIONS)}
+    of_other_process(engine, "im2col", "direct")
+    for limit, algo in ((timed["im2col"].workspace - 1, "im2col"), (0, "direct")):
+        options = {**OPTIONS, "workspace_limit": limit}
+        got = nn.conv2d(X, W, algo="found", engine=Engine(queue=engine.queue), **options)
+        np.testing.assert_array_equal(got, nn.conv2d(X, W, algo=algo, engine=engine, **options))
+
+
 @pytest.mark.parametrize("kept", [0, 30, -1])
 def test_a_damaged_answer_is_none(engine: Engine, folder: Path, kept: int) -> None:
     of_other_process(engine, "direct")

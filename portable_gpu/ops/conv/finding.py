@@ -150,6 +150,8 @@ class Finding:
         """Time the variants of a call of :func:`conv2d` on this device, and remember the answer.
 
         Calls with ``algo="found"`` take the fastest variant whose workspace is within their limit.
+        A variant that computes some images at a time is within it if one image is, also
+        where more images at a time were timed.
         An answer holds for the device, its driver, the version of the library, and all that the
         call says: shapes, strides and dtype of the arrays, stride, padding, dilation, groups,
         precision and the epilogue.  A bias and the alignment of arrays make no difference.  It is
