@@ -44,7 +44,7 @@ ${columns(across, step, lanes)}\
 % elif line:
             for (int j = 0; j < n; j++) { ${leaf("b + j", "flat", f"u_{across}", across, step)} }
 % elif taps[across]:
-% if pitch:
+% if pitch is not None:
             if (b >= regular_begin && b + n <= regular_end) {
 % for t in range(taps[across]):
                 const int q_${t} = places${across}[${f"{t} * size{across} + " if t else ""}b];

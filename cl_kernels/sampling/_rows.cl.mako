@@ -31,7 +31,7 @@ ${find_row(0, across)}\
 % else:
         for (${index} b = begin, next; b < end; b = next) {
             next = end;
-% if pitch:
+% if pitch is not None:
             next = min(end, b < regular_begin ? regular_begin : b < regular_end ? regular_end : end);
             if (x_row && b >= regular_begin && b < regular_end) {
                 const int first = places${across}[b];

@@ -8,7 +8,7 @@
 ## Columns are the plain axis along which the result is contiguous (line is True), or the last ruled axis.  Rows are
 ## the places on all other axes.  For each tap of the other ruled axes, a loop goes along the columns.
 ##
-## pitch: if not 0, the places of neighbours are `pitch` apart in columns regular_begin to regular_end - 1.
+## pitch: if not None, the places of neighbours are `pitch` apart in columns regular_begin to regular_end - 1.
 ## blended: if not 0, the rows of a source are added first, each times its weight, to an array of at most `blended`
 ## columns, and then the columns of this array.  B: as above.  unit: whether each operand has stride 1 along the
 ## columns.
@@ -72,7 +72,7 @@ ${rows_of.copied(across, step)}\
         const ${e.real} u_0 = 1;
 ${loops_of.nest(0, across, step)}\
 % endif
-% if pitch:
+% if pitch is not None:
         for (${index} b = begin, next; b < end; b = next) {
             next = min(b + ${B}, min(end, b < regular_begin ? regular_begin : b < regular_end ? regular_end : end));
             const int n = next - b;

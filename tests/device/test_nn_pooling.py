@@ -416,6 +416,35 @@ def test_unpooling(engine: Engine, axes: int) -> None:
         unpool(values, indices, 2, 2, output_size=(99,) * axes, engine=engine)
 
 
+@pytest.mark.parametrize("dtype", [np.dtype(np.float32), BFLOAT16])
+def test_gradients_of_small_planes(engine: Engine, dtype: Any) -> None:
+    """Their windows have one table; sources are NCHW, in planes with gaps, and in columns."""
+    random = np.random.default_rng(5)
+    options = {"kernel_size": 3, "stride": 2, "padding": 1}
+    g = random.standard_normal((2, 5, 4, 4)).astype(dtype)
+    which = random.integers(-1, 50, g.shape)
+    expected, added = np.zeros((2, 2, 5, 49))
+    for b, c, i, j in np.ndindex(g.shape):
+        at = which[b, c, i, j] = which[b, c, i, j] if (i + j) % 3 else 14 * i + 2 * j
+        if at >= 0 and abs(at // 7 - 2 * i) <= 1 and abs(at % 7 - 2 * j) <= 1:
+            expected[b, c, at] += float(g[b, c, i, j])
+            added[b, c, at] += abs(float(g[b, c, i, j]))
+    bound = 6 * EPS[dtype.name] * added
+    apart = np.zeros((2, 5, 4, 5), dtype)
+    apart[..., :4] = g
+    for source in (
+        g,
+        apart[..., :4],
+        np.asfortranarray(g.transpose(0, 1, 3, 2)).transpose(0, 1, 3, 2),
+    ):
+        back = nn.max_pool2d_backward(source, which, (2, 5, 7, 7), **options, engine=engine)
+        assert (np.abs(host(back).astype(float).reshape(expected.shape) - expected) <= bound).all()
+    one = random.standard_normal((2, 5, 1, 1)).astype(dtype)
+    back = nn.adaptive_avg_pool2d_backward(one, (2, 5, 7, 9), engine=engine)
+    error = np.abs(host(back).astype(float) - one.astype(float) / 63)
+    assert (error <= 6 * EPS[dtype.name] * np.abs(one.astype(float))).all()
+
+
 @pytest.mark.path
 @pytest.mark.parametrize("axes", [1, 2, 3])
 def test_indices_outside_of_windows(engine: Engine, axes: int) -> None:

@@ -9,6 +9,7 @@ from portable_gpu.ops.sampling.blocks import block_weights, blocks_of
 from portable_gpu.ops.sampling.rules import (
     AdaptiveWindow,
     AxisRule,
+    PlaneRule,
     PoolingWindow,
     Resize,
     TransposedRule,
@@ -34,6 +35,18 @@ def rules(random: np.random.Generator) -> list[AxisRule]:
         Resize(size, size + 3, mode, "align_corners", (size + 3) / size),
         AdaptiveWindow(factor * size, size, True),
     ]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_rule_of_planes_is_the_tensor_product(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    for one, other in zip(rules(random), rules(random)[::-1], strict=True):
+        for pair in ([one, other], [TransposedRule.of(one), other], [one]):
+            rule = PlaneRule.of(pair)
+            expected = np.ones((1, 1))
+            for each in pair:
+                expected = np.kron(expected, dense(each))
+            np.testing.assert_allclose(dense(rule), expected, 4e-16, 4e-16)
 
 
 @pytest.mark.parametrize("seed", range(12))

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 from math import prod
 from typing import Any
 
 import numpy as np
 
 from portable_gpu.codegen.operators import SCALAR_BYTES
-from portable_gpu.ops.sampling.problem import ROUTED, SamplingAxes, SamplingProblem
-from portable_gpu.ops.sampling.rules import TransposedRule, table_of
+from portable_gpu.ops.sampling.problem import ROUTED, RuledAxis, SamplingAxes, SamplingProblem
+from portable_gpu.ops.sampling.rules import AxisRule, PlaneRule, TransposedRule, table_of
 from portable_gpu.ops.sampling.sampling_kernel import SamplingKernel, context_of, integers_of
 from portable_gpu.targets import Target
 
@@ -20,6 +21,8 @@ _BLOCK = 64
 _LANES = 16
 #: Columns of a source whose rows are added first, at most: their sums are in the first cache.
 _BLENDED = 1024
+#: Outputs of a plane whose places have one table, at most: it is in the first caches.
+_PLANE = 4096
 #: The time of a tap whose places are read from a table, in those of one whose places are regular.
 _GATHERED = 4
 #: Outputs whose places are computed instead of being read from a table, at least.
@@ -33,6 +36,8 @@ _SEARCH = 8
 
 def runs(problem: SamplingProblem, target: Target, axes: SamplingAxes) -> SamplingKernel:
     """Partition for a CPU: a group is one work-item, and computes whole rows or part of a row."""
+    if problem.kind not in ROUTED and all(_reads_one_place(axis.rule) for axis in axes.ruled):
+        axes = _as_one_axis(problem, axes) or axes
     outer, ruled, line = list(axes.plain), axes.ruled, axes.line
     across = len(ruled) if line else len(ruled) - 1
     positions = prod(axis.rule.outputs for axis in ruled[:across])
@@ -53,20 +58,20 @@ def runs(problem: SamplingProblem, target: Target, axes: SamplingAxes) -> Sampli
         "columns_parts": parts, "columns_each": columns_each, "columns": columns,
         "rows_each": rows_each, "rows": rows, "positions": positions,
     }  # fmt: skip
-    pitch = 0
+    pitch: int | None = None
     if line:
         extra += [f"{name}_line" for name in problem.names]
         integers |= {f"{n}_line": s for n, s in zip(problem.names, line.strides, strict=True)}
     elif ruled[-1].taps:
         table = table_of(ruled[-1].rule, problem.kind not in ROUTED)
         pitch, first, last = _regular(table.places)
-        if pitch:
+        if pitch is not None:
             extra += ["regular_begin", "regular_end"]
             integers |= {"regular_begin": first, "regular_end": last}
     context = context_of(problem, axes, len(outer), extra, loops)
     # Rows go over the outer ruled axes by loops: their number of taps changes no text.
     context["taps"] = [0] * across + context["taps"][across:]
-    adds_rows = problem.kind == "sum" and not line and _is_faster_by_rows(axes, pitch > 0)
+    adds_rows = problem.kind == "sum" and not line and _is_faster_by_rows(axes, pitch is not None)
     context |= {
         "V": 1, "B": _BLOCK, "pitch": pitch, "blended": _BLENDED if adds_rows else 0,
         "unit": {n: step == 1 for n, step in zip(problem.names, inner, strict=True)},
@@ -104,6 +109,10 @@ def scatter(problem: SamplingProblem, target: Target, axes: SamplingAxes) -> Sam
     columns_each = _BLOCK * -(-blocks // max(1, groups // chunks)) if line else columns
     parts = -(-columns // columns_each)
     scattered = replace(axes, ruled=ruled)
+    if not line and _is_faster_as_one_axis(scattered):
+        scattered = _as_one_axis(problem, scattered) or scattered
+        ruled = scattered.ruled
+        columns = columns_each = ruled[-1].rule.outputs
     across = ruled if line else ruled[:-1]
     integers = integers_of(problem, scattered, list(axes.plain), list(range(len(ruled)))) | {
         "columns_parts": parts, "columns_each": columns_each, "columns": columns,
@@ -128,6 +137,53 @@ def scatter(problem: SamplingProblem, target: Target, axes: SamplingAxes) -> Sam
     return SamplingKernel("scatter", context, integers, chunks * parts, 1, scattered, nbytes)
 
 
+def _as_one_axis(problem: SamplingProblem, axes: SamplingAxes) -> SamplingAxes | None:
+    """Return the axes with one rule for all places of a plane, or ``None``.
+
+    Args:
+        problem: The problem.
+        axes: Its axes; where sources have indices, with the rules of the windows, whose outputs are
+            the places of sources.
+
+    Returns:
+        ``None`` if there is a line or one ruled axis, or if planes are large or not in C order.
+    """
+    rules = [axis.rule for axis in axes.ruled]
+    if axes.line or len(rules) == 1 or prod(rule.outputs for rule in rules) > _PLANE:
+        return None
+    follows = problem.kind in ROUTED
+    by_output = [(name in problem.sources) == follows for name in problem.names]
+    for outer, inner in pairwise(axes.ruled):
+        steps = [(outer.flat, inner.flat, False)]
+        steps += zip(outer.strides, inner.strides, by_output, strict=True)
+        for step, inner_step, is_output in steps:
+            extents = [a.rule.outputs if is_output else a.rule.size for a in (outer, inner)]
+            if extents[0] > 1 and step != inner_step * extents[1]:
+                return None
+    last, rule = axes.ruled[-1], PlaneRule.of(rules)
+    table = table_of(rule, not follows)
+    one = RuledAxis(rule, last.strides, last.flat, table.taps, table.has_gaps and not follows)
+    return replace(axes, ruled=(one,))
+
+
+def _reads_one_place(rule: AxisRule) -> bool:
+    """Whether the source has one place, which each output reads at most once."""
+    return rule.size == 1 and len(table_of(rule, True).places) == 1
+
+
+def _is_faster_as_one_axis(axes: SamplingAxes) -> bool:
+    """Whether all windows of a plane take at most as many comparisons of vectors as its rows.
+
+    Args:
+        axes: The axes of a problem whose sources have indices, with the rules of the windows.
+    """
+    *across, last = [axis.rule for axis in axes.ruled]
+    taps = [len(table_of(rule, False).places) for rule in (*across, last)]
+    rows = prod(rule.outputs for rule in across)
+    of_rows = rows * -(-last.outputs // _LANES) * (prod(taps[:-1]) + taps[-1])
+    return -(-rows * last.outputs // _LANES) * prod(taps) <= of_rows
+
+
 def _is_faster_by_rows(axes: SamplingAxes, is_regular: bool) -> bool:
     """Whether a CPU should add the rows of a sum first, and then the columns.
 
@@ -144,25 +200,26 @@ def _is_faster_by_rows(axes: SamplingAxes, is_regular: bool) -> bool:
     return added + of_columns < of_rows * of_columns
 
 
-def _regular(places: np.ndarray[Any, Any]) -> tuple[int, int, int]:
+def _regular(places: np.ndarray[Any, Any]) -> tuple[int | None, int, int]:
     """The distance of the places of neighbouring outputs, and the outputs where it is the same.
 
     Args:
         places: See :class:`AxisTable`.
 
     Returns:
-        The distance, 1 or 2, and the first output and the end; zeros if there are few.
+        The distance, 1 or 2, or 0 where all places are the first, and the first output and the
+        end; ``None`` and zeros if there are few.
     """
     outputs = places.shape[1]
     if outputs < _MIN_REGULAR:
-        return 0, 0, 0
+        return None, 0, 0
     steps = np.diff(places, axis=1)
     middle = len(steps[0]) // 2
     pitch = int(steps[0, middle])
     same = ((steps == pitch) & (places[:, 1:] >= 0) & (places[:, :-1] >= 0)).all(0)
-    if pitch not in (1, 2) or not same[middle]:
-        return 0, 0, 0
+    if (pitch not in (1, 2) and places.any()) or not same[middle]:
+        return None, 0, 0
     before, after = np.flatnonzero(~same[:middle]), np.flatnonzero(~same[middle:])
     first = int(before[-1]) + 1 if len(before) else 0
     last = middle + int(after[0]) if len(after) else outputs - 1
-    return (pitch, first, last + 1) if last + 1 - first >= _MIN_REGULAR else (0, 0, 0)
+    return (pitch, first, last + 1) if last + 1 - first >= _MIN_REGULAR else (None, 0, 0)

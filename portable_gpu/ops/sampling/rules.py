@@ -11,6 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from math import prod
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -75,6 +76,50 @@ class TransposedRule(AxisRule):
 def transposed(rules: Sequence[AxisRule | None]) -> list[AxisRule | None]:
     """The transposed rules of all axes; ``None`` stays."""
     return [None if rule is None else TransposedRule.of(rule) for rule in rules]
+
+
+@dataclass(frozen=True)
+class PlaneRule(AxisRule):
+    """The tensor product of the rules of several axes, as a rule of one axis of their places.
+
+    Attributes:
+        rules: The rules, whose places are in C order.
+    """
+
+    rules: tuple[AxisRule, ...]
+
+    @classmethod
+    def of(cls, rules: Sequence[AxisRule]) -> PlaneRule:
+        """The product of some rules."""
+        return cls(
+            prod(rule.size for rule in rules), prod(rule.outputs for rule in rules), tuple(rules)
+        )
+
+    def entries(self) -> Entries:
+        """See :meth:`AxisRule.entries`."""
+        places, weights, taken = _padded(self.rules[0])
+        for rule in self.rules[1:]:
+            inner = _padded(rule)
+            places = _combined(np.add, places * rule.size, inner[0])
+            weights = _combined(np.multiply, weights, inner[1])
+            taken = _combined(np.logical_and, taken, inner[2])
+        return rows_of(places, weights, taken)
+
+
+def _padded(rule: AxisRule) -> tuple[Numbers, Numbers, Numbers]:
+    """The places and weights of a rule as rows of equal length, and which of these exist."""
+    counts, places, weights = rule.entries()
+    taken = np.arange(int(counts.max(initial=0))) < counts[:, None]
+    table = np.zeros(taken.shape, np.int64), np.zeros(taken.shape)
+    table[0][taken], table[1][taken] = places, weights
+    return *table, taken
+
+
+def _combined(function: np.ufunc, outer: Numbers, inner: Numbers) -> Numbers:
+    """A table of all pairs of rows, and in each of all pairs of their elements."""
+    pairs = function(outer[:, None, :, None], inner[None, :, None, :])
+    rows = len(outer) * len(inner)
+    return np.asarray(pairs.reshape(rows, outer.shape[1] * inner.shape[1]))
 
 
 def rows_of(places: Numbers, weights: Numbers, taken: Numbers) -> Entries:
