@@ -85,18 +85,15 @@ def test_warps_of_skinny_products(
     assert (policy.warps, policy.blocks) == (warps, blocks)
 
 
-@pytest.mark.parametrize(
-    ("trans", "tiled"), [("NN", False), ("NT", False), ("TN", False), ("TT", True)]
-)
-def test_vectors_that_lie_interleaved_beside_rows_along_k_are_tiles(
-    trans: str, tiled: bool
-) -> None:
+@pytest.mark.parametrize("trans", ["NN", "NT", "TN", "TT"])
+def test_eight_rows_of_many_columns_are_tiles(trans: str) -> None:
+    """On an H200 they take 46 to 54 us; kernels of vectors 58 to 123, which load x often."""
     few = problem(8, 7784, 2979, trans_b=trans[1])
     few = replace(few, a=replace(few.a, row=1, col=8)) if trans[0] == "T" else few
     assert is_skinny(few, H200)
     tiles = min(seconds for seconds, _ in estimates(few, H200, SHIPPED))
     vectors = min(item.estimate for item in variants(few, H200, SHIPPED))
-    assert (tiles < vectors) == tiled
+    assert tiles < vectors
 
 
 def test_few_columns_with_an_epilogue_stay_on_their_paths() -> None:

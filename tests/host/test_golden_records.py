@@ -101,7 +101,7 @@ def test_names_that_options_define_stay() -> None:
 
 PROBLEM = Problem(
     "gemm",
-    {"dtype": "float32", "m": 700, "n": 600, "k": 500, "batch": [], "trans": "NN",
+    {"dtype": "float32", "m": 1024, "n": 1024, "k": 512, "batch": [], "trans": "NN",
      "precision": "ieee", "reads": False},
 )  # fmt: skip
 SOLVE = Problem(
