@@ -11,6 +11,7 @@
 ##
 ## NAME: e.name.  e: portable_gpu.dtypes.Element.  V: elements of a vector.  A CPU loads unaligned vectors at the same
 ## speed as aligned ones; a GPU needs alignment for wide accesses.
+<%namespace name="half" file="/common/half.cl.mako"/>
 <%def name="scalar(e)">
 % if e.complex:
 // NumPy aligns complex numbers to their components.
@@ -21,7 +22,7 @@ typedef ${e.storage} ${e.name}_t;
 static inline ${e.value} ${e.name}_load(__global const ${e.name}_t *p)
 {
 % if e.name == "f16":
-    return vload_half(0, (__global const half *)p);
+${half.load()}\
 % elif e.name == "bf16":
     return as_float((uint)*p << 16);
 % elif e.boolean:
@@ -33,7 +34,7 @@ static inline ${e.value} ${e.name}_load(__global const ${e.name}_t *p)
 static inline void ${e.name}_store(__global ${e.name}_t *p, ${e.value} v)
 {
 % if e.name == "f16":
-    vstore_half_rte(v, 0, (__global half *)p);
+${half.store()}\
 % elif e.name == "bf16":
     const uint bits = as_uint(v);
     const uint rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;  // to nearest, ties to even
@@ -53,23 +54,7 @@ typedef ${e.storage}${V} ${e.name}_x${V} __attribute__((aligned(${size})));
 static inline ${e.real}${V} ${e.name}_load${V}(__global const ${e.name}_t *p)
 {
 % if e.name == "f16":
-#if HALF_VECTORS_SPLIT
-    const f16_x${V} bits = *(__global const f16_x${V} *)p;
-    return (float${V})(${", ".join(f"vload_half({j}, (const half *)&bits)" for j in range(V))});
-#elif BUILTINS_INLINE
-% if aligned or not target.is_cpu:
-    return ${"vloada_half" if aligned else "vload_half"}${V}(0, (__global const half *)p);
-% else:  # PoCL 3.0 assumes that addresses of vload_half and vstore_half are aligned
-    const ushort${V} bits = *(__global const f16_x${V} *)p;
-    return vloada_half${V}(0, (const half *)&bits);
-% endif
-#else
-    // Scaling by 2^112 corrects the bias of the exponent, also for subnormal numbers.
-    const uint${V} bits = CONVERT(uint${V}, *(__global const f16_x${V} *)p);
-    const uint${V} magnitude = as_uint${V}(as_float${V}((bits & 0x7fffu) << 13) * 0x1p112f);
-    const uint${V} special = (bits & 0x7c00u) == 0x7c00u ? (uint${V})(0x7f800000u) : (uint${V})(0u);
-    return as_float${V}(magnitude | special | ((bits & 0x8000u) << 16));
-#endif
+${half.vector_load(V, aligned)}\
 % elif e.name == "bf16":
     return as_float${V}(CONVERT(uint${V}, *(__global const bf16_x${V} *)p) << 16);
 % elif e.boolean:
@@ -85,22 +70,7 @@ static inline ${e.real}${V} ${e.name}_load${V}(__global const ${e.name}_t *p)
 static inline void ${e.name}_store${V}(__global ${e.name}_t *p, ${e.real}${V} v)
 {
 % if e.name == "f16":
-#if HALF_VECTORS_SPLIT
-    f16_x${V} bits;
-% for j in range(V):
-    vstore_half_rte(v${component(V, j)}, ${j}, (half *)&bits);
-% endfor
-    *(__global f16_x${V} *)p = bits;
-#else
-% if aligned or not target.is_cpu:
-    ${"vstorea_half" if aligned else "vstore_half"}${V}_rte(v, 0, (__global half *)p);
-% else:
-    typedef ushort${V} anywhere __attribute__((aligned(2)));
-    ushort${V} bits;
-    vstorea_half${V}_rte(v, 0, (half *)&bits);
-    *(__global anywhere *)p = bits;
-% endif
-#endif
+${half.vector_store(V, aligned)}\
 % elif e.name == "bf16":
     const uint${V} bits = as_uint${V}(v), nan = (bits >> 16) | 0x40u;
     const uint${V} rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;

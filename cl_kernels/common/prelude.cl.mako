@@ -59,6 +59,14 @@
 #define HALF_VECTORS_SPLIT 0
 #endif
 
+// Where a CPU converts float16 by an instruction, clang's functions do that inline, and loops of them become vectors.
+// PoCL's vload_half and vstore_half are calls.  Clang before version 8 does not have these functions.
+#if !BUILTINS_INLINE && (defined(__F16C__) || defined(__aarch64__))
+#define HALVES_INLINE __has_builtin(__builtin_load_halff)
+#else
+#define HALVES_INLINE 0
+#endif
+
 // DEVICE_FENCE orders the global writes of a work-item before its later ones, as other work-groups see them.
 // GROUP_FENCE, before a barrier, orders the writes of all work-items before what one of them writes after the barrier
 // and a DEVICE_FENCE.  It is empty where that fence is cumulative over barriers (PTX's memory model, from SM 70 on).

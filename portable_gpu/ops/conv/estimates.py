@@ -50,7 +50,8 @@ class DirectSumCosts(Figures):
         row: A row of results: the computation of its place.
         strip: A strip of V results that are computed at the same time.
         single: An element of y, of a strip whose elements are not adjacent.
-        channel: A channel of the source of a strip, where its weights are not kept.
+        channel: A channel of the source of a strip, where its weights are not kept; a row of taps
+            of a result that is computed by itself.
         line: A line of memory of an image beyond the cache.
         row_tap, edge_tap: A tap for a vector of 32 bytes inside of a row, and at an end of a row.
         beyond: An element of a vector that would reach past the end of an image.
@@ -120,8 +121,9 @@ class WindowCosts(Figures):
         channels, summed_channels: A tap of a place whose channels are adjacent, of a copy and of a
             sum; of a copy, a row of taps if few elements are adjacent.
         tested: Such a tap of a sum that may fall between two places.
-        adjacent, second, single: An element of the matrix of windows that is copied, or added, in a
-            vector, one of every second element of a row, and one that is copied singly.
+        adjacent, second: An element of the matrix of windows that is copied, or added, in a vector,
+            and one of every second element of a row.
+        single: An element of 4 bytes that is copied singly; a smaller one takes as much less.
         summed: An element of the matrix that is added singly.
         stored: An element of the image that is stored.
         line: An element that is in a line of memory of its own, of an image beyond the cache.
@@ -263,7 +265,8 @@ def direct_work(context: Mapping[str, Any], constants: Mapping[str, int], target
     work = c["items"] * k.item + lines * (k.row + strips * (k.strip + single))
     work += k.line * _lines_beyond_cache(context, constants)
     if not context["kept"]:
-        work += lines * strips * c["sources"] * k.channel
+        of_channels = lines * strips * c["sources"]
+        work += k.channel * (of_channels if strip else max(of_channels, sets))
     if max(c["divisor0"], c["divisor1"], 1 if strip else c["divisor2"]) > 1:
         tested = c["taps0"] * (1 + c["taps1"] / c["divisor0"])
         work += lines * strips * c["sources"] * tested * k.tested
@@ -537,7 +540,7 @@ def _windows_seconds(windows: Windows, target: Target) -> float:
             seconds += items * places[2] * last.taps * taps[0] * taps[1] * k.tested
     else:
         seconds = items * k.item + rows * k.row
-        single = k.summed if w.sums else k.single
+        single = k.summed if w.sums else k.single * min(w.matrix.itemsize / 4, 1)
         seconds += w.elements * (single, k.adjacent, k.second)[w.near]
     elements = w.elements
     if w.sums:
