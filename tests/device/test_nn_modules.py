@@ -307,6 +307,8 @@ def test_wrong_arguments(engine: Engine) -> None:
         (ArgumentError, "before forward", lambda: nn.Linear(1, 1).backward(x)),
         (ShapeError, r"body gives \(2, 4\)", lambda: nn.Residual(nn.Linear(3, 4))(x)),
         (ShapeError, "branches give", lambda: nn.Concat(nn.Linear(3, 4), nn.ReLU(), dim=0)(x)),
+        (ShapeError, "dim is 2.* input of shape", lambda: nn.Concat(nn.ReLU(), dim=2)(x)),
+        (ShapeError, "start_dim is 1.* the input has 2", lambda: nn.Flatten(1, 0)(x)),
         (ArgumentError, "seed is -1", lambda: nn.manual_seed(-1)),
     ):
         with pytest.raises(error, match=message):

@@ -201,7 +201,10 @@ class Concat(_Composition):
         self._is_whole = False  # until the parts fit
         first = parts[0]
         if not -first.ndim <= self.dim < first.ndim:
-            raise ShapeError(f"dim is {self.dim}, and the outputs have {first.ndim} axes")
+            raise ShapeError(
+                f"dim is {self.dim}, and the outputs for an input of shape {input.shape} have "
+                f"{first.ndim} axes"
+            )
         axis = self.dim % first.ndim
         for part in parts:
             if (*part.shape[:axis], *part.shape[axis + 1 :]) != (
@@ -250,7 +253,8 @@ class Flatten(Module):
         start, end = (axis % max(1, input.ndim) for axis in (self.start_dim, self.end_dim))
         if not start <= end:
             raise ShapeError(
-                f"start_dim is {self.start_dim} and end_dim {self.end_dim} of {input.ndim} axes"
+                f"start_dim is {self.start_dim} and end_dim {self.end_dim}, and the input has "
+                f"{input.ndim} axes"
             )
         size = prod(input.shape[start : end + 1])
         result = input.reshape((*input.shape[:start], size, *input.shape[end + 1 :]))
