@@ -1,5 +1,6 @@
 ## Parts of mma_backward and wgmma_backward, for the pairs of a query i and a key n of a tile: probabilities
-## p = exp(scale s + mask - sums), gradients of scores e = p (z - delta), and operands of products with both.
+## p = exp(scale s + mask - sums), gradients of scores e = p (z - delta), where s = q k' are scores and z = grad v'
+## gradients of probabilities, and operands of products with p and e.
 ##
 ## A lane has B * TK / 8 * 4 scores in registers (B = policy.blocks, TK = policy.others), and as many numbers z.  That
 ## of the indices (block, j, half, e) is s{block}_{j}_{2 half + e}: the pair of

@@ -27,8 +27,9 @@
 ${"true" if not causal else f"t0 < mine + {16 * policy.blocks}u" if side == "q" else f"t0 + {policy.others}u > mine"}\
 </%def>
 
-## All products of a tile: s and z, then p and e in their place (_gradient_pairs), then e and p times the other side's
-## rows, which are added to the sums of results: a of dq or dk, and w of dv.
+## All products of a tile: scores s and gradients z of probabilities; in their place probabilities p and gradients e of
+## scores (formulas: see mma_backward); then e and p times the other side's rows, which are added to the sums of
+## results: a of dq or dk, and w of dv.
 <%def name="multiply()"><% B, TK = policy.blocks, policy.others %>\
         if (${needed()}) {
 % for block, j in ((block, j) for block in range(B) for j in range(TK // 8)):

@@ -1,9 +1,16 @@
-## A part of wgmma_backward: all products of a tile: s and z, then p and e in their place (_gradient_pairs), then e and
-## p times the other side's rows, which are added to the sums of results: a of dq or dk, and w of dv.  In scope there:
-## at_NAME, descriptors of the own arrays; NAME_base, stage, ahead: the address of a tile array in local memory, and the
-## offsets of this tile and of the next, in bytes; turn: where of_queries has this tile's m and delta.  The copies of
-## the next tile start between them, in a branch: without it ptxas would move a later wait before the exponentials.
-## DESCRIPTOR's constants: see _warpgroup.
+## A part of wgmma_backward: all products of a tile: scores s and gradients z of probabilities; in their place
+## probabilities p and gradients e of scores (formulas: see mma_backward); then e and p times the other side's rows,
+## which are added to the sums of results: a of dq or dk, and w of dv.  In scope there:
+##
+##   row_arrays, tile_arrays   (name, padded extent D, extent) of each own array, and of the other side's; first of s
+##   at_NAME                   descriptors of the own arrays; DESCRIPTOR's constants: see _warpgroup
+##   NAME_base, stage, ahead   the address of a tile array in local memory, and the offsets of this tile and of the next
+##                             one in it, in bytes
+##   of_queries, turn          for side k: m and delta of queries in local memory, those of this tile from `turn` on
+##
+## The copies of the next tile start between the products, in a branch: without it ptxas would move a later wait before
+## the exponentials.  WAIT_x(n) waits for the products x; at most n groups of products that were started later may be
+## unfinished.  With three stages the sums of the turn before are awaited here, with two those of this turn.
 <%namespace name="lines" file="/attention/_lines.cl.mako"/>
 <%namespace name="units" file="/attention/_warpgroup.cl.mako"/>
 <%namespace name="pairs" file="/attention/_gradient_pairs.cl.mako"/>

@@ -1,7 +1,7 @@
 ## cpu_forward: out = softmax(scale * q k' + mask) v on a CPU, in one pass over the keys.
 ##
 ##   queries | BQ |           a work-item has BQ queries of a head, in the lanes of vectors
-##   keys    | BK | BK | ...  scores of BK keys at a time: s' = k q', then their powers, then out' += v' p'
+##   keys    | BK | BK | ...  scores of BK keys at a time: s' = k q', then their exponentials, then out' += v' p'
 ##
 ## Each query has a maximum m and a sum z of exp(score - m).  If the maximum grows, out is scaled.  A work-item stores
 ## its rows, and log(z) + m of each.  Launch: groups of one, `blocks` for each head and batch.  ' is the transpose.
@@ -9,7 +9,7 @@
 ## DQ, DV: extents of rows of q and of v in private arrays; dq, dv: in the arguments.  TR: rows of a register tile.
 ## BQ = NV * V lanes.  direct: keys and values are read in place, else from tiles kt, vt of numbers of type real.
 ## qt, ot, st: q, out and scores, transposed: ot[d * BQ + l] is of query first + l.  i: query; n: key; m{v}, z{v}:
-## vector v.  Other parameters: see forward.
+## vector v.  POWER: e^x.  Other parameters: see forward.
 <%namespace name="dropout" file="/attention/_dropout.cl.mako"/>
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="exponential" file="/common/exponential.cl.mako"/>

@@ -83,7 +83,7 @@ ${tiles_of.refills()}\
         WAIT_s(1);
         RELEASE(k);
 ${rows.powers(policy, mask, causal, SHIFT)}\
-        if (k0 + ${TK}u < last) AWAIT(k);  // without a branch ptxas moves the wait before the powers
+        if (k0 + ${TK}u < last) AWAIT(k);  // without a branch ptxas moves the wait before the exponentials
         WAIT_o(0);
         RELEASE(v);
         AWAIT(v);

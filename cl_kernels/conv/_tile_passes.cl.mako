@@ -1,14 +1,15 @@
 ## A part of conv/cpu_weight: passes over a tile.
 ##
 ## A pass has F filters (or vectors of them) and C taps of each of B rows of taps, whose sums are in registers, and adds
-## the products of all places of a tile.  In scope there: xs, ys, the copies of s and t; their strides: x_unit, y_unit
-## from filter to filter (x_unit only if x_lanes), x_image, y_image from image to image, plane from phase to phase,
-## pitch from row to row; count: places of a tile; own_images: images of it; sum: the group's sums
-## [filter][channel][tap].
+## the products of all places of a tile.  In scope there: xs, ys, the copies of the source s and of t, the gradient of
+## y; their strides: x_unit, y_unit from filter to filter (x_unit only if x_lanes), x_image, y_image from image to
+## image, plane from phase to phase, pitch from row to row; count: places of a tile; own_images: images of it; sum: the
+## group's sums [filter][channel][tap].
 
 ## All passes of channel c and of the taps at `a` of axis 0.  f, b, r: the first filter, row of taps and tap of a pass;
 ## i, u, v: one of its filters, rows and taps.  place: where the sum of (i, u, v) is in `sum`, from the pass's first on.
-## x_type, y_type: numbers of the copies.  phases, periods: along axes 1 and 2, see cpu_weight.
+## x_type, y_type: the C types of elements of the copies.  A phase is a remainder of positions in s by the step of an
+## axis.  periods: after how many taps along axes 1 and 2 the phases repeat; phases: how many of them are copied.
 <%def name="passes(x_type, y_type, phases, periods)"><%
 T = taps[0] * taps[1] * taps[2]
 sums_of_pass = [(i, u, v) for i in range(F) for u in range(B) for v in range(C)]  # filter, row and tap

@@ -46,6 +46,7 @@ typedef ${real}${n} unaligned${n}_t __attribute__((aligned(${8 if real == "doubl
 __kernel ${space.of_group()}
 void ${kernel("planes")}
 {
+## This opens the block of an item, which the last brace but one closes.
 ${space.items("long", "each")}\
 ${space.digits(f"({I})item", [("n", "batch"), ("o", f"({I})channels"), ("band", f"({I})bands")], I)}\
     const ${I} group = o / (${I})targets;

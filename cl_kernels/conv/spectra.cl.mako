@@ -22,6 +22,7 @@ typedef ${real}${2 * V} pairs_t __attribute__((aligned(${elem.itemsize})));
 __kernel ${space.of_group()}
 void ${kernel("spectra")}
 {
+## This opens the block of an item, which the last brace but one closes.
 ${space.items(I, each)}\
 ${space.digits("item", order, I)}\
     const ${I} f = block * ${V}, i0 = row * ${TI}, l0 = column * ${TL};

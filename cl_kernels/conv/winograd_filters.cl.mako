@@ -1,6 +1,7 @@
 ## filters: Winograd's transform of filters of 3 x 3 (see _winograd), u[k, o, i] = (G w[o, i] G')[k].  The index k
-## counts the 16 elements of a transformed filter, o and i are channels of t and s, or of s and t.
-## Arguments: see _axes.
+## counts the 16 elements of a transformed filter; o is a channel of the result t and i one of the source s, or on a CPU
+## the reverse, if weights of adjacent channels of t are nearer in memory than those of s.  Arguments:
+## see _axes.
 ##
 ## On a GPU a work-item transforms the filter of one pair (o, i) of channels.  On a CPU it transforms `each` items of
 ## `wide` adjacent channels i.
@@ -29,6 +30,7 @@ ${element.vector_store(elem, wide, False)}
 __kernel ${space.of_group()}
 void ${kernel("filters")}
 {
+## This opens the block of an item, which the last brace but one closes.
 ${space.items(I, each)}\
     const ${I} o = item / blocks, i = min(item % blocks * ${wide}, inners - ${wide}), group = o / outers;
     __global const ${E}_t *w = f + f_offset + group * f_group + (o - group * outers) * f_outer + i * f_inner;

@@ -31,6 +31,7 @@ ${last_step.define(elem, finish)}\
 __kernel ${space.of_group()}
 void ${kernel("results")}
 {
+## This opens the block of an item, which the last brace but one closes.
 ${space.items(I, each)}\
 ${space.digits("item", order, I)}\
     const ${I} c = min(channel * ${wide}, channels - ${wide}), begin = min(part * count, columns - count);

@@ -33,6 +33,7 @@ typedef ${real}${2 * T} pairs_t __attribute__((aligned(${elem.itemsize})));
 __kernel ${space.of_group()}
 void ${kernel("tiles")}
 {
+## This opens the block of an item, which the last brace but one closes.
 ${space.items(I, each)}\
 ${space.digits("item", order, I)}\
     const ${I} c = min(channel * ${wide}, channels - ${wide}), begin = min(part * count, columns - count);

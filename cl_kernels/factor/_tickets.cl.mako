@@ -1,10 +1,11 @@
-## The tile of a ticket, the flags for which its group waits, and the flag that it sets (see group/waiting), in tiles,
-## fronts/tiles and fronts/solve.  _tile has the variables in scope.
+## The tile of a ticket, the flags for which its group waits, and the flag that it sets (see group/waiting), in
+## factor/tiles, fronts/tiles and fronts/solve.  _tile has the variables in scope.
 ##
 ##   counters   | next ticket | groups that are done | flags of matrix 0 | flags of matrix 1 | ...
 ##
 ## Each tile of each matrix has a flag: tile (f, s) of a factor at f (f + 1) / 2 + s, tile (s, f) of a solution at
-## s tiles_f + f.  tiles_s, tiles_f: numbers of tiles along s and along f.
+## s tiles_f + f.  s and f are the numbers of V's blocks of 64 rows and of 64 columns; V is the group's tile, and for a
+## factor it is transposed: V(s, f) is L's tile (f, s).  tiles_s, tiles_f: numbers of tiles along s and along f.
 <%namespace name="waiting" file="/group/waiting.cl.mako"/>
 
 ## Declare s and f, the blocks of the tile of ticket `task` of matrix `product`; `done`, the flags of its matrix; groups
@@ -16,8 +17,8 @@
     // A pair is a tile of the diagonal and the tile at its left.  Group 0 has the first tile of the diagonal: s is -1.
     int s = (int)task - 1, f = (int)task;
     if (task > 1) {
-        // i numbers the groups of block column col: first the tile in row col + 2, then the pair on the diagonal of
-        // that row, then the other tiles.
+        // i numbers the groups of block column col.  Their tiles (f, s) are, for i = 0: (col + 2, col); for i = 1, the
+        // pair (col + 2, col + 1) and (col + 2, col + 2); from i = 2 on: (col + 1 + i, col).
         int col = 0, i = (int)task - 2;
         while (i >= tiles_s - 1 - col) i -= tiles_s - 1 - col++;
         s = i == 1 ? col + 1 : col;
@@ -50,8 +51,8 @@ ${waiting.flag(f"done + {k} * tiles_f + f")}\
 % endif
 </%def>
 
-## Set the flag of the tile, and count the group as done.  The last group resets the counters; `ticket` then says
-## whether this is it.
+## Set the flag of the tile, unless it is a diagonal tile, whose flag _tile_factor has set, and count the group as done.
+## The last group resets the counters; `ticket` then says whether this is it.
 <%def name="finish()">\
     ${waiting.release()}\
     if (t == 0) {

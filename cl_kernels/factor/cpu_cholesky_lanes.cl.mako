@@ -4,7 +4,7 @@
 ##      of V reals, AT(i, j)                                   columns, four rows at a time.
 ##
 ## A work-item factorises `run` blocks of W matrices, one after the other.  A matrix without gaps is copied as one line
-## of n * n elements.  Columns of scratch are adjacent if those of L are.
+## of n * n elements.  Scratch is by rows (x_col is 1), or by columns if L is (l_row is 1).
 ##
 ## problem   CholeskyProblem of one batch axis     in_place   whether L replaces A; else elements above L become zeros
 ## policy    CpuPolicy                             W          matrices of a block

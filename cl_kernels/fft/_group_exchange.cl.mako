@@ -1,10 +1,10 @@
 ## The exchange of numbers between the work-items of a group of fft/group, through local memory `numbers`.
 ##
-##   write(plan, stage, layout, parts, count)   store the results of a stage in their rows: re, im or both; the first
-##                                              `count` results of each butterfly
-##   read(plan, stage, layout, parts, count)    load the rows of a stage's butterflies
-##   exchange(plan, first, second)              from the registers of one stage to those of the next; used: whether
-##                                              local memory has been used before
+##   write(plan, stage, layout, parts, results)   store the results of a stage in their rows: re, im or both; the first
+##                                                `results` of each butterfly
+##   read(plan, stage, layout, parts, inputs)     load the first `inputs` rows of each butterfly of a stage
+##   exchange(plan, first, second, used)          from the registers of one stage to those of the next; used: whether
+##                                                local memory has been used before
 ##
 ## A layout (LocalLayout) gives the position of row i of slot s, the group's transform s: slots are adjacent, or rows
 ## are, with gaps so that neighbouring work-items access different banks.  place: C text of an index; step(rows): the
@@ -19,14 +19,14 @@
 ${f"if ({stage.item} + {b * plan.items} < {stage.count}) " if (b + 1) * plan.items > stage.count else ""}\
 </%def>
 
-<%def name="write(plan, stage, layout, parts, count)">
+<%def name="write(plan, stage, layout, parts, results)">
 <% R, N = stage.radix, stage.before %>\
 % for b in range(stage.butterflies):
     ${guard(plan, stage, b)}{
         const uint j = ${stage.butterfly(b, plan.items)};
         __local real_t *at = numbers
             + ${layout.place(f"(j / {N} * {N * R} + j % {N})" if N > 1 else f"(j * {R})", stage.slot)};
-% for r in range(count):
+% for r in range(results):
 % for part in parts:
         at[${layout.step(r * N) + layout.size * (len(parts) - 1) * (part == "im")}] = ${part}[${b * R + r}];
 % endfor
@@ -35,7 +35,7 @@ ${f"if ({stage.item} + {b * plan.items} < {stage.count}) " if (b + 1) * plan.ite
 % endfor
 </%def>
 
-<%def name="read(plan, stage, layout, parts, count)">
+<%def name="read(plan, stage, layout, parts, inputs)">
 <% R, M = stage.radix, stage.count %>\
 % for b in range(stage.butterflies):
     ${guard(plan, stage, b)}{
@@ -43,7 +43,7 @@ ${f"if ({stage.item} + {b * plan.items} < {stage.count}) " if (b + 1) * plan.ite
 % if layout.even(M):
         __local const real_t *at = numbers + ${layout.place("j", stage.slot)};
 % endif
-% for r in range(count):
+% for r in range(inputs):
 % for part in parts:
 <% other = layout.size * (len(parts) - 1) * (part == "im") %>\
         ${part}[${b * R + r}] = ${(f"at[{layout.step(r * M) + other}]"
@@ -61,6 +61,8 @@ ${f"if ({stage.item} + {b * plan.items} < {stage.count}) " if (b + 1) * plan.ite
     ${plan.barrier};
 % endif
 ${write(plan, first, second.layout, parts, first.radix)}\
+## The barrier of the first stage also orders the loads from the source before the stores of results, which may
+## overwrite the source.
     ${plan.barrier if first.number or plan.within_subgroup else "barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE)"};
 ${read(plan, second, second.layout, parts, second.radix)}\
 % endfor

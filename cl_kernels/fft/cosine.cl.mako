@@ -3,20 +3,23 @@
 ##      x ──before──▶ numbers ──Fourier transform──▶ numbers ──after──▶ y
 ##
 ## For a line x of n numbers, with h = n / 2 and a table w of roots of one.  `before` makes the numbers that the last
-## column describes; `after` reads their transform v:
+## column describes; `after` reads their transform z.  With root(p, q) = exp(-2 pi i p / q) the table is
+##   two, three   w[k] = root(k, 4n)                 for k < n
+##   four         w[k] = root(4k + 1, 8n)            for k < h, then w[h + k] = root(k, 2n) for k < h
+##   odd          w[k] = root(k, 4n)                 for k < n, then w[n + k] = root(2k + 1, 8n) for k < n
 ##
 ##   two     before   the even numbers, then the odd ones from the end           n real
-##           after    y[k] = 2 Re(w[k] v[k])                                      v: n / 2 + 1 complex
+##           after    y[k] = 2 Re(w[k] z[k])                                      z: n / 2 + 1 complex
 ##   three   before   conj(w[k]) (x[k] - i x[n - k])                              n / 2 + 1 complex
-##           after    the inverse of the permutation of `two`                    v: n real
+##           after    the inverse of the permutation of `two`                    z: n real
 ##   four    before   (x[2 j] + i x[n - 1 - 2 j]) w[j]                            h complex
-##           after    y[2 k] = 2 Re(w[h + k] v[k]), y[n - 1 - 2 k] = -2 Im(...)
+##           after    y[2 k] = 2 Re(w[h + k] z[k]), y[n - 1 - 2 k] = -2 Im(...)
 ##   odd     before   x[j] w[j]; the transform of `four` for odd lengths         n complex, then n zeros
-##           after    y[k] = 2 Re(w[n + k] v[k])
+##           after    y[k] = 2 Re(w[n + k] z[k])
 ##   one     before   the line and its mirror image, 2 (n - 1) in all            real
-##           after    y[k] = Re v[k]
+##           after    y[k] = Re z[k]
 ##   sine    before   0, the line, 0, its negative mirror image: 2 (n + 1)       real
-##           after    y[k] = -Im v[k + 1]
+##           after    y[k] = -Im z[k + 1]
 ##
 ## kind  as above: two, three, one are DCTs of types II, III, I; four and odd are of type IV; sine is the DST of type I
 ## stage  before or after      real  the Element      rank  batch axes      edge  a factor of the outer numbers

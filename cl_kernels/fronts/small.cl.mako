@@ -10,8 +10,10 @@
 ## The lower triangle F is stored in local memory by rows, (i, j) at i (i + 1) / 2 + j.  Its columns are scaled when
 ## they are stored to the factor, so each column needs only one barrier.
 ##
-## Names in the kernel: c own columns, u further rows, m = c + u; w and e (also the Element) of the packed update
-## (_blocks); number, the front's; place, the index in F of each row of a child's update.
+## Names in the kernel: c own columns, u further rows, m = c + u; w, half of u rounded up, and e, 1 if u is even,
+## else 0 (in template text e is the Element).  Element (i, j) of a packed update is in row i + e, column j if j < w,
+## else in row j - w, column i - w + 1 - e (_blocks).  number, the front's; place, the index in F of each row of a
+## child's update.
 ##
 ## size, lanes   rows of the largest front; work-items (y, x) of a group, a grid of `across` columns over F
 ## report        for each front, the first own column whose pivot is not positive, or -1, and that pivot's

@@ -19,7 +19,9 @@
 totals = "s" if flush else "d"
 sums = [f"{r}_{i}" for r in range(policy.blocks) for i in range(policy.tile_n // 2)]
 outputs = ["c"] + [f"e{i}" for i in range(len(problem.extras))]
-width = "lines" if by_lines else wide  # how C is stored: see _wgmma_output
+# How C is stored (_wgmma_output): "" (pairs), "lines", "columns", or 16 bytes a lane: "octets" of halves, "fours" of
+# floats.  wide is "rows" for these, else "columns" or "".
+width = "lines" if by_lines else wide
 if width and width not in ("lines", "columns"):
     width = "octets" if problem.c.elem.itemsize == 2 else "fours"
 %>\
@@ -37,6 +39,7 @@ ${k_parts.loop(policy, outputs, types, problem, a.depth)}
 ${units.loop(policy, outputs, types, problem, a.depth, False)}
 % endif
             int used = stage;
+## k_parts: the numbers of elements of k of the products of a ragged batch, some of which may be 0.
 % if 0 in problem.k_parts and not flush:
             if (steps == 0) ${" = ".join(f"d{i}" for i in sums)} = 0;
 % endif

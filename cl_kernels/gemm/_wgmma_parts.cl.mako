@@ -7,9 +7,9 @@
 ##        +-----------+-----------+-----------+-----------+    computes it last: it adds the parts that others
 ##                                                             have stored, in order, and stores the tile.
 ## So a group waits only for groups with lower tickets (see group/waiting).  The tiles are dealt to `lists` lists in
-## turn, and the steps of each list are cut into the same shares.  So the groups that have the same share of different
-## lists read at the same time what adjacent tiles have in common.  A group's ticket is rank * lists + list, where
-## `rank` is the number of its share.
+## turn, and the steps of each list are cut into groups / lists shares.  So the groups that have the same share of
+## different lists read at the same time what adjacent tiles have in common.  A group's ticket is rank * lists + list,
+## where `rank` is the number of its share.
 ##
 ##   partial  | the part of the group with ticket 0 | ticket 1 | ...
 ##              | words 0 to 3 of work-items 0, 1, ... | words 4 to 7 of work-items 0, 1, ... |
@@ -17,7 +17,7 @@
 ##
 ## The copiers set the flag of their group, and wait for those of other groups before the last steps of the tile are
 ## multiplied.  Barriers: at `stored`, all consumers have stored their part; at `ready`, all other parts of the tile are
-## in global memory.  _wgmma_fix_up adds the parts: it copies them asynchronously to the local memory of the steps of k,
+## in global memory.  _wgmma_fix_up adds the parts: it copies them asynchronously to the local memory of the stages,
 ## because registers would hold too few loads at a time.  A work-item copies and reads its own words only, in chunks of
 ## 8.
 <%namespace name="triangle" file="/gemm/_triangle.cl.mako"/>
@@ -67,7 +67,8 @@ static inline float4 part_read(uint at)
 
 ## The head of the loop over a group's tiles and then its parts of tiles, like `loop` of _units.  It declares from and
 ## until: the first step of k of the part, and the step after its last one.  copies: whether the loop copies operands;
-## tail: whether it compares their steps with the end of k.  Of the share, the steps from `remaining_end` on are done.
+## tail: whether to declare, with copies, `length`, the number of elements of k of the part.  Of the share, the steps
+## from `remaining_end` on are done.
 <%def name="loop(policy, names, types, problem, depth, copies=False, tail=False)">
 ${units.pointers(names, types)}\
         int remaining_end = share_end;

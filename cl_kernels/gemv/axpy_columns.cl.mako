@@ -15,7 +15,7 @@
 ## unit: whether a_out is 1; otherwise V is 1.  Q: the most vectors x of a launch.  together: the vectors whose sums
 ## are in local memory at the same time.
 ## elem, real: element, and the real type of the sums.  P: reals of an element.  C = V * P; T, E: types of C and
-## of P reals.  conj: conjugate A.
+## of P reals.  conj: conjugate A.  finish: the Finish that is applied to each sum, or None (_put).
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="group" file="/group/group.cl.mako"/>
 <%namespace name="fix_up" file="/group/fix_up.cl.mako"/>

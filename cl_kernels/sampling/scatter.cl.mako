@@ -4,13 +4,15 @@
 ##   plane 0 | zeros, then row 0 | row 1 | ... of sources     a group is one work-item and has planes_each
 ##   plane 1 |         B | B | ... of a row at a time         whole planes, or columns_each columns of a plane
 ##
-## Columns are the plain axis along which the result is contiguous (line is True), or the last ruled axis.  An index
-## that is not in the window of its source (the places that may have that source as a tap) is ignored: it is compared
-## with the places of the window.
+## Taps are combined along ruled axes (_parts); the others are plain axes.  Columns are the plain axis along which the
+## result is contiguous (line is True), or the last ruled axis.  An index that is not in the window of its source (the
+## places that may have that source as a tap) is ignored: it is compared with the places of the window.
 ##
-## unit: whether each operand has stride 1 along the columns.  size: the sources of an axis; places: the places of the
-## window of each source; most: the largest number of these.  The rows t of the table of the last axis are padded to
-## multiples of 16, because 16 sources are tested at a time.
+## unit: whether each operand has stride 1 along the columns.  places<k>[t * size<k> + o]: place t of the window of
+## source o along axis k, or -1; size<k>: the sources; most<k>: the most places of a window.  The rows t of the table of
+## the last axis are padded to multiples of 16, because 16 sources are tested at a time.
+## column: for each of 16 indices, its place along the last axis if it has one in the windows of the other axes, or -2,
+## which differs from the table's -1.
 ## sums: whether a plane is added in float32, in workspace, and stored when it is complete (16-bit floats).
 ## plane: the places of a plane; width: those of its last axis.  out_flat: the distance in the result of neighbours of
 ## the plane.  B, other parameters: see runs and _parts.  o<k>, t<k>, p<k>: source, tap and place on axis k; b + j: the
@@ -97,8 +99,7 @@ ${nest(0)}\
     }
 }
 
-## For the places of the axes from k on, mark the indices that are in a window, or find their places on the last axis;
-## `column` is that place, or -2, which is none and differs from the table's -1.
+## For the places of the axes from k on, mark the indices that are in a window, or find their `column`.
 <%def name="nest(k)">\
 <% base = "0" + "".join(f" + p{axis} * flat{axis}" for axis in range(k)) %>\
 % if k < across:
