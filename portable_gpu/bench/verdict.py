@@ -1,4 +1,4 @@
-"""Whether a row got slower since another revision."""
+"""Whether a row of the benchmark's table got slower since another revision."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ class Verdict:
 
     The revision has two processes, which take turns with ours, and its time is the geometric mean
     of the two: a process may be some per cent faster than another of the same code.  The spread is
-    the larger one of two numbers: the distance from 1 of the geometric mean of the ratios of these
-    two processes, and the standard error of that mean.  :func:`pooled` increases it to that of all
-    rows.
+    computed from the logarithms of the ratios of these two processes.  It is the larger one of two
+    numbers: the magnitude of their mean, and the standard error of that mean.  :func:`pooled`
+    increases it to that of all rows.
 
     Attributes:
         ratio: Geometric mean of the revision's time over ours: above 1 ours is faster.
         itself: That ratio of the revision's second process over its first.
         spread: The uncertainty of ``itself``, as a logarithm, which is about its relative error.
-        count: Ratios of each.
+        count: The number of ratios behind ``ratio``.
     """
 
     ratio: float

@@ -50,6 +50,7 @@ def machines() -> tuple[Machine, ...]:
     result = []
     for architecture, device_class in _AMD.items():
         facts = example_target(device_class).facts
+        # With these names, detect() chooses DPP if the name begins with gfx, else local memory.
         names = {"dpp": architecture}
         if architecture in _ALSO_LDS:
             names["lds"] = f"AMD {architecture}"

@@ -113,7 +113,7 @@ def refined(
 def refined_by(
     system: System, b: Any, solve: Callable[[Any], Any], refine: str | int, place: Place
 ) -> tuple[Any, bool]:
-    """Solve like :func:`refined`, for any kind of matrix; ``b`` is not empty and has its dtype."""
+    """Solve like :func:`refined`, for any matrix; ``b`` is not empty and has the system's dtype."""
     if b.ndim == 1:
         x, is_good = refined_by(system, columns(b), solve, refine, place)
         return vectors(x), is_good
@@ -148,6 +148,7 @@ class _Refinement:
     def __init__(self, system: System, b: Any, solve: Callable[[Any], Any], place: Place) -> None:
         self.system, self.solve, self.place = system, solve, place
         self.b = system.spread(b)
+        # parts() adds a last axis, of 2 for complex numbers and of 1 for reals.
         self.norm_of_a = parts(self._largest(system.sums, (-2,)))
         self.norm_of_b = self._largest(parts(self.b), (-3, -1))
 

@@ -185,7 +185,7 @@ class Operation:
                     if result is not None:
                         return result
             elif isinstance(engine, Planning) and signature(arrays) is not None:
-                key = engine
+                key = engine  # remember() stores the planned call in it
             invocation = normalise(CallArguments(inputs, options, out, scalars))
             if invocation.out is not out:  # an input is overwritten, by an option
                 key = None
@@ -208,7 +208,7 @@ def complete(
     Args:
         invocation: The call.
         key: The key of a repeated call; ``None`` if the call is not remembered.
-        repeat_arrays: The arrays that a repeated call will have in the place of the inputs.
+        repeat_arrays: The arrays from which the key was made.
         engine, queue, wait_for: See :class:`portable_gpu.Engine`.
         scalars_vary: Whether the scalars of a repeated call may be others.
 
@@ -258,7 +258,8 @@ def complete(
                 result.reports = (NO_VALUES,)
     else:
         _look_at_reports(invocation, inputs, call.results, reported)
-    # A call that has converted an input, or has read ``out`` in its place, is not like its arrays.
+    # A call that converts an input, or reads ``out`` as one, has other inputs than these arrays,
+    # so it is not remembered.
     alike = len(inputs) == len(repeat_arrays) and all(map(is_, inputs, invocation.inputs))
     if plan is not None and alike and (call.host or invocation.check == "late"):
         remember(
@@ -313,7 +314,8 @@ def _look_at_reports(
         invocation, inputs, results: The call.
         reported: The memory of its own report, if there is one.
     """
-    reports = reports_of(*inputs, *_outs(invocation, len(results)))  # which may be parts of arrays
+    # Inputs and results may be views of arrays with reports.
+    reports = reports_of(*inputs, *_outs(invocation, len(results)))
     if reported is not None and invocation.report is not None:
         reports = (*reports, KernelReport(reported, invocation.report.check))
     if invocation.check == "late" and all(isinstance(result, Array) for result in results):

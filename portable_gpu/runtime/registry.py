@@ -42,7 +42,9 @@ _by_context: weakref.WeakValueDictionary[tuple[int, int], Engine] = weakref.Weak
 
 
 def default_engine() -> Engine:
-    """Return the engine of calls without ``engine=``, opened at first use on ``info``'s device.
+    """Return the engine of calls without ``engine=``.
+
+    It is opened at its first use, on the device that ``portable-gpu info`` shows as the default.
 
     Raises:
         DeviceNotFoundError: There is no OpenCL device.

@@ -100,10 +100,10 @@ def dtype_for(A: Any, symbolic: Any, dtype: Any) -> np.dtype[Any]:
     if not isinstance(symbolic, Symbolic):
         raise ArgumentTypeError(f"symbolic is {shown(symbolic)}; expected a result of analyze()")
     dtype_of_a = value_dtype(A)
-    kind = dtype_of_a if dtype is None else factor_dtype(dtype)
-    if dtype_of_a.kind == "c" and kind.kind != "c":
-        raise ArgumentError(f"dtype is {kind}, and A is {dtype_of_a}: its factor is complex")
-    return kind
+    factor_type = dtype_of_a if dtype is None else factor_dtype(dtype)
+    if dtype_of_a.kind == "c" and factor_type.kind != "c":
+        raise ArgumentError(f"dtype is {factor_type}, and A is {dtype_of_a}: its factor is complex")
+    return factor_type
 
 
 def factor_for(A: Any, dtype: Any, refine: str | int | None, **options: Any) -> Factor:

@@ -170,7 +170,7 @@ class SpilledFactor(FactorParts):
         def work(staged: list[_Values]) -> None:
             event = permute.enqueue(state, [b.buffer, permuted], (b.offset, 0))
             for direction in SYSTEMS[system]:
-                if direction not in "LH":
+                if direction not in "LH":  # P and T: the permutations before and after
                     continue
                 forward = direction == "L"
 

@@ -8,7 +8,10 @@ with small subtrees of its fronts::
           /   \
          s     u              parts: [a] [b] s [c] [d e] u t
         / \   / \
-       a   b c  d e           d and e are small, so they share a part
+       a   b c  d e
+
+There are seven parts.  The subtrees a to e are small; of these only d and e are together below the
+limit, so they share a part.
 
 The fronts of a part are neighbours in postorder.  The parts depend on the fronts only, and each
 part is computed by one device, so results have the same bits for any number of devices.
@@ -143,6 +146,7 @@ class Partition:
             for number in level:
                 device = owners[number]
                 begin = max(clock[device], ready[number])
+                # shares[device] * busy: the speed of this device relative to the mean.
                 done[number] = begin + self.work[number] / (shares[device] * busy)
                 clock[device] = done[number]
                 for target in self.targets[number]:

@@ -93,8 +93,8 @@ def supernodes(
     merged = _merged(
         forest, upwards, descending_rows, np.diff(begin), rows, limits, shares, chain_work
     )
-    order, final_parent, left = _final_order(forest, upwards, merged, rows * (rows + 1) // 2)
-    order, final_parent = order[:left].copy(), final_parent[:left].copy()
+    order, final_parent, remaining = _final_order(forest, upwards, merged, rows * (rows + 1) // 2)
+    order, final_parent = order[:remaining].copy(), final_parent[:remaining].copy()
     columns, first = _columns(chain, begin, upwards, merged, order)
     static = _contiguous(columns, first)
     return Supernodes(columns, first, rows[order], final_parent, static, count)
@@ -277,21 +277,21 @@ def _final_order(
     sibling = np.full(count, -1, np.int32)
     children = np.zeros(count, np.int32)
     peak = np.zeros(count, np.int64)
-    stack = np.empty(count, np.int32)
+    siblings = np.empty(count, np.int32)
     for s in upwards:
         if merged[s] != s:
             continue
-        below = stack[: children[s]]
+        below = siblings[: children[s]]
         c = child[s]
         for k in range(len(below)):
             below[k] = c
             c = sibling[c]
         _sort_by_fall(below, peak, update)
-        left = 0
+        stacked = 0  # elements of update matrices on the stack
         for c in below:
-            peak[s] = max(peak[s], left + peak[c])
-            left += update[c]
-        peak[s] = max(peak[s], left + update[s])
+            peak[s] = max(peak[s], stacked + peak[c])
+            stacked += update[c]
+        peak[s] = max(peak[s], stacked + update[s])
         following = -1
         for k in range(len(below) - 1, -1, -1):
             sibling[below[k]] = following
@@ -306,19 +306,20 @@ def _final_order(
     order = np.empty(count, np.int32)
     final_parent = np.full(count, -1, np.int32)
     place = np.full(count, -1, np.int32)
+    path = np.empty(count, np.int32)  # from a root to the supernode that is visited
     done = 0
     for root in range(count):
         if merged[root] != root or parent[root] != -1:
             continue
-        stack[0] = root
+        path[0] = root
         top = 0
         while top >= 0:
-            s = stack[top]
+            s = path[top]
             c = child[s]
             if c != -1:
                 child[s] = sibling[c]
                 top += 1
-                stack[top] = c
+                path[top] = c
                 continue
             order[done] = s
             place[s] = done

@@ -54,7 +54,7 @@ class Rule(NamedTuple):
     """The computation of an operator.
 
     Attributes:
-        expression: A C expression of ``x``, and ``y``.
+        expression: An expression of :mod:`portable_gpu.codegen.expression`, of ``x``, and ``y``.
         compute: The dtype to which both operands are converted.
         result: The result's dtype.
     """
@@ -109,7 +109,8 @@ def binary(name: str, left: Any, right: Any) -> Rule:
 def power_of(dtype: DType, exponent: Any) -> Rule | None:
     """The rule of some powers by Python's numbers, as NumPy has it; ``None`` else."""
     if dtype.kind == "b" and exponent == 2 and type(exponent) is int:
-        return Rule("x", np.dtype(np.int8), np.dtype(np.int8))  # np.square, and others int64
+        # NumPy computes b ** 2 by np.square, in int8, but other powers of booleans in int64.
+        return Rule("x", np.dtype(np.int8), np.dtype(np.int8))
     if kind(dtype) not in "fc":
         return None
     inverse = "reciprocal(x)" if dtype.kind == "c" else "1 / x"

@@ -133,9 +133,9 @@ def products(
     x_step = merged(p.x_size, p.x.space) if points else None
     of_windows = p.channels * places * taps * itemsize  # bytes of the windows of an image
     if p.direction == "input" and itemsize == 2:
-        of_windows *= 2
-    last = target.is_cpu and p.groups == 1 and p.channels > 1 and p.x.channel == 1
-    build = _StepsBuilder(p, target, last, aligned)
+        of_windows *= 2  # this gradient has its windows in float32
+    channels_last = target.is_cpu and p.groups == 1 and p.channels > 1 and p.x.channel == 1
+    build = _StepsBuilder(p, target, channels_last, aligned)
     max_bytes = workspace_limit(limit, target) - build.weight_bytes
     if p.direction != "weight":
         if y_step is None or not build.has_common_steps:
@@ -155,7 +155,7 @@ def products(
     of_image = sum(n for n, is_joined in zip(of_copies, joined, strict=True) if not is_joined)
     chunk = p.batch
     if itemsize == 2 and of_image * p.batch > max_bytes:
-        build = _StepsBuilder(p, target, last, aligned, apart=True)
+        build = _StepsBuilder(p, target, channels_last, aligned, apart=True)
         max_bytes = workspace_limit(limit, target) - build.weight_bytes
     if of_image and (itemsize > 2 or build.apart):
         chunk = _images(p, of_image, max_bytes, target)
@@ -164,8 +164,8 @@ def products(
             step is not None and not is_joined
             for step, is_joined in zip(steps, joined, strict=True)
         ]
-        copied = (p.channels * in_place[0] + p.filters * in_place[1]) * places
-        on_cpu = target.is_cpu and (chunk == 1 or p.w_elements < copied)
+        copied_elements = (p.channels * in_place[0] + p.filters * in_place[1]) * places
+        on_cpu = target.is_cpu and (chunk == 1 or p.w_elements < copied_elements)
         if on_cpu or of_image > max_bytes:
             of_image = sum(n for n, step in zip(of_copies, steps, strict=True) if step is None)
             return build.weights(*steps, 1, _bands(p, of_image, max_bytes, target))
@@ -176,7 +176,7 @@ def products(
 
 
 def _images(p: ConvProblem, of_image: int, max_bytes: int, target: Target) -> int:
-    """Return the images whose copies are within the limit, and those of a cache; 1 at least."""
+    """Return the number of images whose copies fit the limit and `_COPY_BYTES`; at least 1."""
     at_a_time = min(max_bytes, _COPY_BYTES[target.is_cpu])
     return max(1, min(p.batch, at_a_time // max(1, of_image)))
 
@@ -193,19 +193,31 @@ def _bands(p: ConvProblem, of_image: int, max_bytes: int, target: Target) -> lis
 
 
 class _StepsBuilder:
-    """Makes the steps of one problem."""
+    """The steps of one problem.
+
+    The operands of the plan are numbered: 0 and 1 are x and the weights, the gradient of y and the
+    weights, or x and the gradient of y.  Then follow bias, arrays of the epilogue, and the result.
+
+    Args:
+        problem, aligned: See :func:`products`.
+        target: The device.
+        channels_last: Whether the window of a place is contiguous, with the channels of each tap.
+        apart: Whether the gradient of 16-bit weights is first added up in float32.
+    """
 
     def __init__(
-        self, problem: ConvProblem, target: Target, last: bool, aligned: bool, apart: bool = False
-    ) -> None:
-        self.p, self.target, self.last, self.apart = problem, target, last, apart
+        self, problem: ConvProblem, target: Target, channels_last: bool, aligned: bool,
+        apart: bool = False,
+    ) -> None:  # fmt: skip
+        self.p, self.target, self.apart = problem, target, apart
+        self.channels_last = channels_last
         self.places = prod(problem.y_size)
         self.dtype = dtype_of(problem.elem.name)
         self.aligned = aligned
         p = problem
         self.k = p.channels_of_group * p.taps
         extents = (p.channels_of_group, *p.w_size), (p.w.channel, *p.w.space)
-        order = (1, 2, 3, 0) if last else (0, 1, 2, 3)
+        order = (1, 2, 3, 0) if channels_last else (0, 1, 2, 3)
         self._w_extents, self._w_strides = (tuple(item[i] for i in order) for item in extents)
         #: The stride of a filter's weights in the order of the windows; ``None`` if there is none,
         #: and the weights are copied first.  The gradient of 16-bit weights as the sum of several
@@ -215,7 +227,7 @@ class _StepsBuilder:
 
     def _of_band(self, band: Band) -> _StepsBuilder:
         """Return what makes the steps of a band of an image."""
-        return _StepsBuilder(band.problem, self.target, self.last, self.aligned)
+        return _StepsBuilder(band.problem, self.target, self.channels_last, self.aligned)
 
     @property
     def weight_bytes(self) -> int:
@@ -240,14 +252,14 @@ class _StepsBuilder:
         return self._view(shape, (filters * p.w.outer, p.w.outer, self.w_step), p.w.aligned)
 
     def _with_weights(
-        self, steps: Sequence[_Step], place: int, at: Location, nbytes: int, chunk: int,
+        self, steps: Sequence[_Step], operand: int, at: Location, nbytes: int, chunk: int,
         bands: int = 1,
     ) -> ConvProducts:  # fmt: skip
         """Return the steps, with a copy of the weights in the order of the windows if necessary.
 
         Args:
             steps: The steps; they read or write the weights at ``at``.
-            place: The number of the operand that has the weights.
+            operand: The number of the operand that has the weights.
             at: The result of :meth:`_weights_at`.
             nbytes, chunk, bands: See :class:`ConvProducts`.
         """
@@ -257,20 +269,20 @@ class _StepsBuilder:
         ours, theirs = (self.p.w.outer, *self._w_strides), contiguous_strides(extents)
         if p.direction == "weight":
             copy = moved(p.elem, extents, theirs, ours, read=self._w_elem)
-            steps = [*steps, (copy, (at, place))]
+            steps = [*steps, (copy, (at, operand))]
         else:
-            steps = [(moved(p.elem, extents, ours, theirs), (place, at)), *steps]
+            steps = [(moved(p.elem, extents, ours, theirs), (operand, at)), *steps]
         return ConvProducts(tuple(steps), nbytes + at.nbytes, chunk, bands)
 
-    def _weights_at(self, place: int) -> Location:
+    def _weights_at(self, operand: int) -> Location:
         """Return the place where products read the weights, or write their gradient."""
         if self.w_step is not None:
-            return place
+            return operand
         return Temporary("weights", self.weight_bytes, self._w_elem.itemsize)
 
     def _columns(self, batch: int, tap: int, place: int) -> ColumnStrides:
         """Return the strides of the windows: those of a channel, or of a place, are contiguous."""
-        if not self.last:
+        if not self.channels_last:
             return ColumnStrides(batch, tap * self.p.taps, tap, place)
         return ColumnStrides(self.k * self.places, 1, self.p.channels, self.k)
 
@@ -375,7 +387,7 @@ class _StepsBuilder:
         """
         p, backward = self.p, self.p.direction == "input"
         is_cut = bands != [whole_image(p)]
-        joined = self.last and self._are_joined(p.y, y_step) and not is_cut
+        joined = self.channels_last and self._are_joined(p.y, y_step) and not is_cut
         w = self._weights_at(1)
         # Sums of 16-bit floats are rounded once, when all windows of an element have been added.
         stored = computed(p.elem) if backward else p.elem
@@ -394,8 +406,8 @@ class _StepsBuilder:
                 y = of._image(p.y, count, p.filters, y_step, alignment, joined)
                 if backward:
                     product = of._product(of._weights(), y, matrix, (w, y_at, space), "T")
-                    copied: tuple[Location, ...] = (space, *p.following, x_at)
-                    steps += [product, (windows, copied)]
+                    operands: tuple[Location, ...] = (space, *p.following, x_at)
+                    steps += [product, (windows, operands)]
                 else:
                     operands = (w, space, *self._extra_places(first, band), y_at)
                     extras = of._extras(count, joined)
@@ -420,7 +432,7 @@ class _StepsBuilder:
         )  # fmt: skip
         shape = count, p.groups, self.k, self.places
         strides = of_image, self.k * self.places, self.places, 1
-        if self.last:
+        if self.channels_last:
             strides = of_image, 0, 1, self.k
         if joined:
             shape = 1, p.groups, self.k, count * self.places
@@ -449,6 +461,7 @@ class _StepsBuilder:
             for band in bands:
                 q, of = band.problem, self._of_band(band)
                 k = count * of.places
+                # Without windows, the places of x are those of y.
                 start = band.x_start if x_step is None else band.y_start
                 x_at: Location = Part(0, start(p.x, first))
                 y_at: Location = Part(1, band.y_start(p.y, first))
@@ -470,7 +483,7 @@ class _StepsBuilder:
                             adds = True
                     steps.append((copy, (x_at, space)))
                     x_at, of_x = space, 128
-                    column, place = (1, self.k) if self.last else (k, 1)
+                    column, place = (1, self.k) if self.channels_last else (k, 1)
                 if y_step is None:
                     axes = tuple(map(_points, q.y_size, p.y.space))
                     columns = ColumnStrides(of.places, k, k, 1)

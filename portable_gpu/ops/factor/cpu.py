@@ -255,20 +255,30 @@ def workers(count: int, target: Target) -> int:
 
 
 def shares(m: int, count: int, strip: int, target: Target) -> int:
-    """Return the number of work-items that share the m columns of each of ``count`` solves."""
+    """Return the number of work-items that share the m columns of each of ``count`` solves.
+
+    Each has at least `_STRIPS` strips; while compute units would be idle, about two are enough.
+    """
     units = target.compute_units
     items = max(units, min(_ITEMS * units, m // (_STRIPS * strip)))
     return max(1, min(items // count, -(-m // (2 * strip))))
 
 
 def cholesky_scratch(n: int, policy: CpuPolicy, elem: Element) -> tuple[int, int]:
-    """Return the elements of scratch memory for factorising n columns: of each row, and of all."""
+    """Return the elements of scratch memory for factorising n columns: of each row, and of all.
+
+    All are n + R rows of the triangle, and n + R reciprocals; R is ``policy.rows``.
+    """
     line = _line(n + policy.strip(elem), elem)
     return line, _whole_lines((n + policy.rows) * (line + 1), elem)
 
 
 def solve_scratch(n: int, policy: CpuPolicy, elem: Element) -> tuple[int, int]:
-    """Return the elements of scratch memory for solving with n columns: of each row, and of all."""
+    """Return the elements of scratch memory for solving with n columns: of each row, and of all.
+
+    All are n + R rows of the triangle and of a strip of B, and n + R reciprocals; R is
+    ``policy.rows``.
+    """
     line = _line(n + policy.rows, elem)
     return line, _whole_lines((n + policy.rows) * (line + policy.strip(elem) + 1), elem)
 

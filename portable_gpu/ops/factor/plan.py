@@ -137,7 +137,7 @@ class VectorPlan(OneLaunch):
         blocks = -(-p.n // TILE)
         groups = blocks * p.m * p.whole.count
         cells = cells_of(groups, p.whole.elem)
-        self._counters = 2 + 2 * cells
+        self._counters = 2 + 2 * cells  # ticket, count, and two words for each cell
         self._launch = engine.programs.launch(
             vector_text(p, engine.target),
             "vector",
@@ -267,6 +267,7 @@ def solve_text(
     """
     policy.check(target, problem.elem)
     b = problem.b
+    # step() is the distance of neighbours along an axis; of an axis of one element, infinity.
     by_rows = step(b.col, problem.m) <= step(b.row, problem.n)
     return specialize(
         "factor/solve",
@@ -283,7 +284,8 @@ def solve_text(
 def tiles_text(problem: TiledProblem, target: Target) -> Specialization:
     """Render the kernel of factorisations and solves by tiles in one launch."""
     p = problem.whole
-    # The layouts of the two panels decide along which axis neighbours read.
+    # P has rows s of L, and Q rows f of V, which is L, or X with its axes exchanged: *_along says
+    # whether neighbouring work-items read along k.
     v = p.l if isinstance(p, CholeskyProblem) else replace(p.b, row=p.b.col, col=p.b.row)
     parameters = tiles_parameters(p.elem, len(p.batch), problem.factorises, problem.separate)
     spec = specialize(

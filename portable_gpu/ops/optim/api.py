@@ -128,8 +128,9 @@ def adam_step(
         raise ArgumentError(f"step is {step}; expected 1 or more")
     is_decoupled = flag(decoupled, "decoupled")
     decay = lr * weight_decay if is_decoupled else weight_decay
-    size, root = lr / (1 - beta1**step), 1 / sqrt(1 - beta2**step)
-    scalars = float(decay), 1 - beta1, beta2, 1 - beta2, float(size), root, float(eps)
+    step_size, root = lr / (1 - beta1**step), 1 / sqrt(1 - beta2**step)
+    # In the order of the kernel's scalars.
+    scalars = float(decay), 1 - beta1, beta2, 1 - beta2, float(step_size), root, float(eps)
     states = {"average": exp_avg, "squares": exp_avg_sq}
     if max_exp_avg_sq is not None:
         states["largest"] = max_exp_avg_sq

@@ -186,6 +186,7 @@ class PackedPlan(Plan):
         """Build the kernels of a form."""
         self.problem, self.form = problem, form
         self.flop, self.bytes = problem.flop, problem.bytes
+        #: The product as it is computed: transposed, if the form is.
         self._core = core = problem.transpose() if form.transposed else problem
         self._units = engine.target.compute_units
         self._is_small = is_small(core, engine.target)
@@ -195,6 +196,7 @@ class PackedPlan(Plan):
         self._once_a, self._once_b = not any(core.a.batch), not any(core.b.batch)
         self._programs = engine.programs
         self._spec = specialization_of(problem, form, engine.target)
+        #: The panels of B that a work-item of the kernel `whole` computes.
         self._strip = form.strip or self._panels_b
         if self.form.whole:
             self._whole = self._bind_whole()
@@ -202,8 +204,8 @@ class PackedPlan(Plan):
             self.workspace_bytes = self._whole_items()[0] * strips * self._whole_bytes()
         else:
             self._block_up()
-            self._steps = [step for slab in self._slabs for step in self._bind_slab(slab)]
-            self._steps_without: dict[str, list[PackedLaunch]] = {}
+            self._launches = [each for slab in self._slabs for each in self._bind_slab(slab)]
+            self._launches_without: dict[str, list[PackedLaunch]] = {}
             self.workspace_bytes = self._bytes_a + self._bytes_b + self._bytes_sums
 
     def enqueue(
@@ -214,7 +216,10 @@ class PackedPlan(Plan):
         scalars: tuple[Any, ...] = (),
         wait_for: Sequence[cl.Event] | None = None,
     ) -> cl.Event | None:
-        """See :meth:`Plan.enqueue`: of a, b, the epilogue's arrays and c, and by alpha and beta."""
+        """See :meth:`Plan.enqueue`.
+
+        Buffers: a, b, the epilogue's arrays, and c.  Scalars: alpha and beta.
+        """
         a, b, *extras, c = buffers
         at_a, at_b, *at_extras, at_c = offsets
         out, at_out = (c, *extras), (at_c, *at_extras)
@@ -233,13 +238,13 @@ class PackedPlan(Plan):
             for each, nbytes in sizes.items()
         ]
         event: cl.Event | None = None
-        for step in self._steps_sharing(name) if kept else self._steps:
-            at = at_a + step.move_a, at_b + step.move_b
-            if step.packs:
-                event = step.launch(state, (*packed[:2], a, b), at, wait_for)
+        for each in self._launches_sharing(name) if kept else self._launches:
+            at = at_a + each.move_a, at_b + each.move_b
+            if each.packs:
+                event = each.launch(state, (*packed[:2], a, b), at, wait_for)
             else:
                 values = (*scalars, *at, *at_out)
-                event = step.launch(state, (*packed, a, b, *out), values, wait_for)
+                event = each.launch(state, (*packed, a, b, *out), values, wait_for)
             wait_for = state.after(event)
         shared = shared_operand()
         if name and not kept and shared is not None:
@@ -251,7 +256,7 @@ class PackedPlan(Plan):
     def _shared(
         self, state: QueueState, memories: tuple[Any, Any], offsets: tuple[int, int]
     ) -> tuple[Any, str, Hashable]:
-        """Return the packed operand that is kept, or ``None``; its name in core, and its key.
+        """Return the packed operand that is kept, or ``None``; its name in `_core`, and its key.
 
         The name is empty if no operand can be kept: there is none in common with other products, it
         is not packed, or parts of it follow each other in the same memory.
@@ -283,18 +288,18 @@ class PackedPlan(Plan):
         sizes = width, core.batch, once, self._share, self._shares
         return name, operand, core.compute, self._part(self._slabs[0], name), sizes
 
-    def _steps_sharing(self, name: str) -> list[PackedLaunch]:
+    def _launches_sharing(self, name: str) -> list[PackedLaunch]:
         """Return the launches without the packing of an operand."""
-        if name not in self._steps_without:
-            self._steps_without[name] = [
-                step for slab in self._slabs for step in self._bind_slab(slab, without=name)
+        if name not in self._launches_without:
+            self._launches_without[name] = [
+                each for slab in self._slabs for each in self._bind_slab(slab, without=name)
             ]
-        return self._steps_without[name]
+        return self._launches_without[name]
 
     # -- choices
 
     def _whole_bytes(self) -> int:
-        """Scratch of a work-item that makes a whole product, or a strip of it."""
+        """Scratch of a work-item that computes a whole product, or `_strip` panels of B of it."""
         form, policy = self.form, self.form.policy
         lanes = form.a_packed * self._panels_a * policy.item_m
         lanes += form.b_packed * self._strip * policy.item_n
@@ -312,7 +317,7 @@ class PackedPlan(Plan):
     def _across(self) -> int:
         """The panels of B across which rows of C are stored: half of the L1 cache holds them.
 
-        It is one where tiles are left out, and where columns of C are nearer to each other.
+        It is 1 for triangles, and if C is stored by columns.
         """
         core = self._core
         if core.triangle or abs(core.c.row) < abs(core.c.col):
@@ -324,8 +329,12 @@ class PackedPlan(Plan):
         """Cut the product into slabs that fit the workspace, and k into shares.
 
         A third of the workspace is for packed parts of A, one for those of B, and one for sums of
-        tiles.  Each tile adds up ``splits`` parts of k by different work-items.  A launch has
-        ``shares`` shares of k, and a work-item adds the products of a share to the sums of a tile.
+        tiles.  k is divided as follows::
+
+            share    steps of k that a work-item adds to the sums of a tile in one launch
+            splits   shares that different work-items add at the same time, each with its own sums
+            rounds   of such shares, one after the other: splits x rounds x share is at least k
+            shares   shares of k in a slab, which are packed by one launch
         """
         core, form, policy = self._core, self.form, self.form.policy
         itemsize = core.compute.itemsize
@@ -338,6 +347,7 @@ class PackedPlan(Plan):
             max_depth = max(64, third // (itemsize * max(policy.item_m, policy.item_n)))
             depth = min(max_depth, max(policy.depth, min(4 * policy.depth, worth)))
         else:
+            # No panels of B limit a share, and a work-item visits it VISIT steps at a time.
             depth = max_depth = max(policy.depth, VISIT << 10)
         whole = core.k <= splits * min(max_depth, 2 * depth)
         rounds = 1 if whole else -(-core.k // (splits * depth))
@@ -491,6 +501,14 @@ class PackedPlan(Plan):
     def _bind_tiles(
         self, slab: Slab, share0: int, together: int, parts: int, finish: bool
     ) -> Launch:
+        """Multiply panels of a slab.
+
+        Args:
+            slab: The slab.
+            share0, together: The first share, and the number of shares, each by other work-items.
+            parts: The number of unfinished sums of each tile that are added first.
+            finish: Whether the result is stored in C; otherwise sums remain unfinished.
+        """
         policy = self.form.policy
         panels_a, panels_b = -(-slab.rows // policy.item_m), -(-slab.cols // policy.item_n)
         blocks = -(-panels_a // policy.block_m)
@@ -505,6 +523,7 @@ class PackedPlan(Plan):
 
     def _of_slab(self, slab: Slab) -> dict[str, int]:
         """The arguments that packing and multiplying a slab have in common."""
+        # The kernels' `splits` are the shares of a slab, not `self.splits`.
         return {
             "m": slab.rows, "n": slab.cols, "depth": slab.steps, "share": self._share,
             "splits": self._shares, "first": slab.first,

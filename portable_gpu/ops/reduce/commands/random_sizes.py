@@ -18,7 +18,7 @@ def whole(rng: random.Random, on_cpu: bool) -> Size:
 
 
 def along_an_axis(rng: random.Random, on_cpu: bool) -> Size:
-    """A matrix of any shape, and one of its axes."""
+    """A matrix of any shape; the variant is one of its axes."""
     max_elements = _MOST_ELEMENTS[on_cpu]
     while True:
         extents = tuple(random_extent(rng, 1 << 18) for _ in range(2))
