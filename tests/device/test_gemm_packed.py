@@ -414,13 +414,13 @@ def test_an_operand_of_several_products_is_packed_once(
     blocks = [values(rng, (n, 150), dtype) for n in (90, 90, 40, 90)]
     blocks[3] = np.asfortranarray(blocks[3])
     kept: list[str] = []
-    without = PackedPlan._steps_sharing
+    without = PackedPlan._launches_sharing
 
     def counted(plan: PackedPlan, its: str) -> Any:
         kept.append(its)
         return without(plan, its)
 
-    monkeypatch.setattr(PackedPlan, "_steps_sharing", counted)
+    monkeypatch.setattr(PackedPlan, "_launches_sharing", counted)
 
     def product(block: Array, common: Array, **options: Any) -> Array:
         pair = (block, common) if name == "b" else (common.T, block.T)
