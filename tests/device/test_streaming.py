@@ -478,6 +478,13 @@ def test_convolutions_by_images_and_by_rows(
         done.clear()
 
 
+def test_convolutions_of_no_images_need_no_memory(place: pg.Engine) -> None:
+    x, w = np.zeros((0, 3, 60, 15), np.float32), np.ones((2, 3, 3, 3), np.float32)
+    out = np.empty((0, 2, 58, 13), np.float32)
+    assert streaming.conv2d(x, w, memory_limit=100, engine=place).shape == out.shape
+    assert streaming.conv2d(x, w, memory_limit=100, engine=place, out=out) is out
+
+
 @pytest.mark.parametrize("rank", [1, 3])
 def test_convolutions_of_signals_and_volumes(place: pg.Engine, rank: int) -> None:
     """Parts of the first axis of space have the results of the library for whole arrays."""

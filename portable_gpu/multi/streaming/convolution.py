@@ -176,7 +176,8 @@ def _convolve(
     ):
         tiles = (input_tile, *[each.shape for each in operands[1:]])
         job = Job(name, operands, tiles, blocks, call, result, (block, images.dtype))
-        run(job, place, callback)
+        if blocks:
+            run(job, place, callback)
         return result.finish()
 
 
@@ -261,6 +262,8 @@ def _tile(
         return tiles(height) + max(limit // _WORKSPACE, windows if copies_windows else 0)
 
     height = max(1, g.y_size[rows.axis])
+    if not g.batch:  # there is no tile
+        return _TileOfImages(1, height, 0)
     copies_windows = copies_windows and nbytes(1) <= budget
     if nbytes(height) <= budget:
         of_image = max(1, tiles(height))
