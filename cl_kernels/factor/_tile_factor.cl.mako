@@ -10,8 +10,8 @@
 ## columns.  `failed`: the first column without a positive pivot, or 64; from it on results are NaN.
 ##
 ##   corner      by rows, item_rows x item_rows elements: row i is row item_rows q + i of V
-##   c<i>_<j>    the same in registers, j >= i, which become a square of D^H but for its diagonal; its reciprocals are
-##               scale<k>
+##   c<i>_<j>    the same in registers, j >= i, which become a square of D^H except its diagonal, of which scale<k>
+##               are the reciprocals
 ##   c<i>s<j>    vectors of which real numbers are read
 <%def name="factorise_tile()">\
 for (int q = 0; ${item_rows} * q < left_s; ++q) {

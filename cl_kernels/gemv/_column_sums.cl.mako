@@ -1,34 +1,34 @@
-## The sums of the work-items of a group of axpy_columns, in local memory.
+## Adds, in local memory, the sums that the work-items of a group hold at the end of axpy_columns' loop.
 ##
 ##   all[row * columns + column]     an array of sums in local memory; columns is a power of two
-##   results of a block              vector 0: its W V outputs | vector 1 | ...    result `column` belongs to output
-##                                   first_output + column % (W V) of vector column / (W V)
+##   results of a block              vector 0: its W * V outputs | vector 1 | ...    result r belongs to output
+##                                   first_output + r % (W * V) of vector r / (W * V)
 ##   partial, in words of 32 bits    part 0: vector 0: the reals of all outputs | vector 1 | ... || part 1 ...
 ##
 ## elem, real, P, C, T, E, G, W, Q, V, conj, finish, split, together: as in axpy_columns.  In scope, from there: k, lid,
-## s<q> and t<q>, sums and all, the same array as vectors of C reals and as elements; first_output, part, m, partial, y
-## and its strides, vectors, alpha, beta, reads_y.
+## s<q> and t<q>; `sums` and `all`, one local array as vectors of C reals and as elements; first_output, part, m,
+## partial, y and its strides, vectors, alpha, beta, reads_y.
 <%namespace name="gemv" file="/gemv/_gemv.cl.mako"/>
 <%namespace name="fix_up" file="/group/fix_up.cl.mako"/>
 <%namespace name="put" file="/gemv/_put.cl.mako"/>
 <%!
-FEW_ROWS = 32  # up to this number one work-item adds the rows of a column; two more barriers take as long
+FEW_ROWS = 32  # one work-item adds up to 32 rows of a column; the two barriers of sharing cost as much
 
 def sharers(rows, columns, G):
-    """The number of work-items that share a column of sums: a power of two, near the square root of the rows."""
+    """The work-items for each column: a power of two, about the square root of the rows, as G permits."""
     count = 1
     while rows > FEW_ROWS and count * count < rows and 2 * count * columns <= G:
         count *= 2
     return count
 %>
 
-## Add the rows of `all`, after a barrier.  Work-item i then has the sum of column i + r G in `column_r`; of those
-## beyond the last column the sums are not used.
+## Add the rows of `all`; the caller has issued a barrier.  `column_<r>` of work-item i is then the sum of column
+## i + r * G, if that column exists.
 <%def name="add_rows(rows, columns)">\
 <% shared_by = sharers(rows, columns, G); active = shared_by * columns %>\
 % if shared_by > 1:
     {
-        ${E} sum = 0;  // of the rows that this work-item shares with ${shared_by - 1} others
+        ${E} sum = 0;  // of one of ${shared_by} shares of the rows of a column; lid is first row * ${columns} + column
         if (lid < ${active}u) {
             for (uint row = 0; row < ${rows}u; row += ${shared_by}u) sum += all[row * ${columns}u + lid];
         }
@@ -46,7 +46,7 @@ def sharers(rows, columns, G):
 % endfor
 </%def>
 
-## Declare `output` and `q`, the output and the vector of a result, and whether it `exists`.
+## Declare `output` and `q`, the output and the vector of a result, and `exists`: whether y has that element.
 <%def name="result(column)">\
         const uint column = ${column};
         const int q = column / ${W * V}u;
@@ -54,13 +54,13 @@ def sharers(rows, columns, G):
         const bool exists = output < m && q < ${"vectors" if Q > 2 else Q};
 </%def>
 
-## Store `sum`, the value of a result, as an element of y.
+## Store `sum`, the value of a result, as an element of y, by the OpenCL function put that _put defines.
 <%def name="store(sum)">\
 put(y + output * y_step${" + q * y_pitch" if Q > 1 else ""},
                 ${sum}, alpha, beta, reads_y${put.at(finish, "output", "q")});
 </%def>
 
-## The address of real p of the sum of `output` of vector q, for a part.
+## The address in `partial` of real p of the sum for `output` and q, of a part.
 <%def name="place(part, p)"><% number = fix_up.module.words(real) %>\
 words + (((${part}) * ${Q}L + q) * m + output) * ${P * number} + ${p * number}</%def>
 

@@ -1,4 +1,4 @@
-"""What texts of OpenCL C are searched for: comments, macros, words and blocks."""
+"""Search texts of OpenCL C for comments, macros, words and blocks."""
 
 from __future__ import annotations
 

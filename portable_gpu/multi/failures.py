@@ -1,9 +1,10 @@
 """The policy for a block whose device fails or lacks memory.
 
 The other devices end what was enqueued on them, and stay usable.  With ``on_failure="retry"`` the
-block is computed once more, on each of the other devices in turn; a block of NumPy's arrays for
-which no device has memory is computed in two halves, once.  Work that is not a block of its own,
-such as copies of an array on all devices, is repeated with the whole call.
+block is tried on the other devices, one after another, until one succeeds; a block of NumPy's
+arrays for which no device has memory is halved once, and the halves are not halved again.  Work
+that is not a block of its own, such as copies of an array on all devices, is repeated with the
+whole call.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ def retried(
         halves: The work on a block in two halves, if it can be halved.
 
     Raises:
-        DeviceMemoryError, DeviceFailedError: All of this failed; the first error.
+        DeviceMemoryError, DeviceFailedError: Every attempt failed; ``error`` itself.
     """
     for other in sorted(members, key=lambda each: -each.free):
         if other is not member:
@@ -75,7 +76,7 @@ def repeated(group: DeviceGroup, work: Callable[[Sequence[Member]], T]) -> T:
     Args:
         group: The group.
         work: The work, given the devices that can be chosen for it: at first all, then those that
-            have not failed.  It can be done twice.
+            have not failed, or all if all failed.  It must be possible to do it twice.
 
     Raises:
         DeviceMemoryError, DeviceFailedError: A device failed, and the group does not retry; or one
@@ -87,6 +88,6 @@ def repeated(group: DeviceGroup, work: Callable[[Sequence[Member]], T]) -> T:
         if group.on_failure == "raise":
             raise
         others = [member for member in group.members if not member.is_in(error)]
-    # The error is freed by now, and with it the arrays of the frames of its traceback.
+    # The error is freed by now, and with it the arrays that its traceback kept.
     drain(group.members)
     return work(others or group.members)

@@ -14,7 +14,7 @@ from portable_gpu.runtime.registry import default_engine
 
 
 class StreamPlace(NamedTuple):
-    """Where a call computes.
+    """The devices on which a call computes, and its memory.
 
     Attributes:
         members: The devices.
