@@ -1,19 +1,19 @@
 ## axpy_columns: y = alpha * A x + beta * y on a GPU, where A is contiguous along the outputs (a transposed row-major
 ## matrix).  Work-group g has block g / parts of the outputs, and part g % parts of the summed axis.
 ##
-##   outputs ->   | V | V | ... | V |     W work-items own V adjacent outputs each
-##   summed  k=0  | . | . |     | . |
-##     |     k=1  | . | . |     | . |     K = G / W of them share an output: each walks down every
-##     v     ...                          K-th row of a, U rows in flight
+##   outputs ->   | V | V | ... | V |     W work-items have V adjacent outputs each, and each output has
+##   summed  k=0  | . | . |     | . |     K = G / W of them: the k-th adds rows k, k + K, k + 2 K ... of A, and loads U
+##     |     k=1  | . | . |     | . |     rows before it adds the first of them
+##     v     ...
 ##
-## The K sums of an output are added through local memory.  With `split`, work-groups share the summed
-## axis, and the last of them to finish adds the parts in order.
-## Names in the kernel: k, as above; first_output, of the block; i, a row of a; s<q> and t<q>, the work-item's sums of
-## vector q.
+## The K sums of an output are added in local memory (_column_sums).  With `split`, several work-groups share the summed
+## axis, and the last of them to finish adds the parts in order (_column_parts).
+## Names in the kernel: k, as above; first_output, of the block; i, a row of A; s<q> and t<q>, the work-item's sums of
+## vector q (t only if elements are complex: see _gemv).
 ##
 ## G, W, V, U: as above; G work-items are a group.  If V > 1, loads are aligned and V divides m.
-## unit: whether a_out is 1; otherwise V is 1.  Q: the most vectors x of a launch.  together: the vectors whose sums
-## are in local memory at the same time.
+## unit: whether a_out is 1; otherwise V is 1.  Q: the most vectors x of a launch.  vectors_at_once: the vectors whose
+## sums are in local memory at the same time.
 ## elem, real: element, and the real type of the sums.  P: reals of an element.  C = V * P; T, E: types of C and
 ## of P reals.  conj: conjugate A.  finish: the Finish that is applied to each sum, or None (_put).
 <%namespace name="element" file="/common/element.cl.mako"/>
@@ -31,7 +31,8 @@ ${gemv.adjacent(elem, real, V, True)}
 % if split:
 ${fix_up.define()}
 % endif
-## Load row `at` of A, and the elements of x for it, as the u-th in flight; add their products to the sums.
+## load_row: load row `at` of A, and the elements of x for it, to the u-th registers.  add_row: add the products of the
+## u-th registers to the sums.
 <%def name="load_row(u, at)">
         const ${T} v${u} = load${V}(a + (${at}) * a_sum);
 % for q in range(Q):
@@ -51,7 +52,7 @@ ${fix_up.define()}
 __kernel ${group.of_size(G, light=P == Q == 1 and real not in ("double", "ulong"))}
 void ${kernel("gemv_axpy_columns")}
 {
-    __local ${T} memory[${G * together}];
+    __local ${T} memory[${G * vectors_at_once}];
     __local ${T} *const sums = LOCAL_ARRAY(memory);
     __local ${E} *const all = (__local ${E} *)sums;
     const uint lid = get_local_id(0), k = lid / ${W}u;
@@ -78,8 +79,8 @@ ${add_row(u)}\
 ${load_row(0, "i")}\
 ${add_row(0)}\
     }
-${sums.of_block()}\
+${sums.add_block()}\
 % if split:
-${column_parts.of_parts()}\
+${column_parts.add_parts()}\
 % endif
 }

@@ -211,7 +211,9 @@ def axpy_columns(p: GemvProblem, target: Target, row: PolicyRow[ColumnPolicy]) -
     parts, part_size = partition(p.n, min(enough, p.n // min_size), 1)
     context = {
         **base_context(p, V, U, unit, parts > 1), "G": size, "W": lanes, "U": U,
-        "together": _vectors_together(p, size * V * p.elem.components * real_bytes(p.elem), target),
+        "vectors_at_once": _vectors_at_once(
+            p, size * V * p.elem.components * real_bytes(p.elem), target
+        ),
     }  # fmt: skip
     nbytes = (
         parts * p.padded_vectors * p.m * p.elem.components * real_bytes(p.elem) if parts > 1 else 0
@@ -236,15 +238,15 @@ def axpy_columns(p: GemvProblem, target: Target, row: PolicyRow[ColumnPolicy]) -
     )
 
 
-def _vectors_together(p: GemvProblem, nbytes: int, target: Target) -> int:
+def _vectors_at_once(p: GemvProblem, nbytes: int, target: Target) -> int:
     """Return the number of vectors whose sums, of ``nbytes`` each, a group adds at the same time.
 
     They take a quarter of the local memory of a group at most, so that several groups are resident.
     """
-    together = p.padded_vectors
-    while together > 1 and 4 * together * nbytes > target.static_local_mem:
-        together //= 2
-    return together
+    count = p.padded_vectors
+    while count > 1 and 4 * count * nbytes > target.static_local_mem:
+        count //= 2
+    return count
 
 
 def _row_sums(p: GemvProblem, rows: int) -> Accumulator:
