@@ -1,11 +1,12 @@
-## The function of cpu_columns that adds rows to the sums of outputs: W * unroll sums are in registers (`unroll` vectors
-## of W), while R rows at a time are added, and then single rows.
+## A C function of cpu_columns: it adds rows of A, multiplied by elements of x, to the sums of a panel of W * unroll
+## outputs.  These sums are in registers, as `unroll` vectors of W, while R rows at a time are added, and then single
+## rows.
 ##
 ## elem, real, P, E, R: as in cpu_columns.  s<u>, t<u>: the sums of the u-th vector of outputs; t only if elements are
 ## complex (see _gemv).
 
-## Add the products of `rows` rows from i on.  Rows are read in the order of memory.  Several rows have sums of their
-## own (p and q), because one chain of additions to s would take longer.
+## Add the products of `rows` rows from i on.  Rows are read in the order of memory.  The products of several rows are
+## added in p and q first, and then to s and t, because one chain of additions to s would take longer.
 <%def name="add_rows(W, unroll, rows)">
 <%
     T = vector(real, W * P)
@@ -17,7 +18,14 @@
 % for u in range(unroll):
         const ${T} v${k}_${u} = load${W}(a${k}${f" + {u * W}" if u else ""});
 % for s, p, part in sums:
-        ${f"{s}{u} +" if rows == 1 else f"{p}{u} +" if k else f"{T} {p}{u} "}= v${k}_${u} * x${k}${part};
+<% product = f"v{k}_{u} * x{k}{part}" %>\
+% if rows == 1:
+        ${s}${u} += ${product};
+% elif k == 0:
+        ${T} ${p}${u} = ${product};
+% else:
+        ${p}${u} += ${product};
+% endif
 % endfor
 % endfor
 % endfor
@@ -30,6 +38,7 @@
 % endif
 </%def>
 
+## panel_<W>_<unroll>(...): the function for one size of panel.
 <%def name="panel(W, unroll)">
 <% T = vector(real, W * P) %>
 // s[0 .. ${W * unroll}) (and t) += the rows [i, last) of a, weighted by x.

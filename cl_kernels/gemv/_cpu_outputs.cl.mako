@@ -2,9 +2,10 @@
 ## the fold of the parts that several groups summed.
 <%namespace name="put" file="/gemv/_put.cl.mako"/>
 
-## to[i] = the sum of the C lanes of vector names[i].  The number of vectors is a power of two.
-## Step d merges two vectors: lane l of the result takes both lanes l and l ^ d of the vector that
-## has l's bit d, so that bit d of the vector's number ends up as bit d of the lane.
+## to[i] = the sum of the C lanes of vector names[i].  The number of vectors is a power of two.  If it is below C, the
+## halves of each vector are added first.  Then each step, with d = 1, 2, 4 ..., merges pairs of vectors into one: its
+## lane l is the sum of lanes l and l ^ d of the first vector of the pair if bit d of l is 0, else of the second vector.
+## So bit d of a vector's number becomes bit d of the number of the lane that holds its sum.
 <%def name="transposed_sums(real, C, names, to)"><%
     width = C
     lines = []
@@ -18,12 +19,12 @@
         merged = []
         for i in range(0, len(names), 2):
             pair = names[i], names[i + 1]
-            # Lanes of both vectors, one after the other: lane l, and lane l ^ d, of the vector that has l's bit d.
-            keep, move = (
+            # Indices of lanes, counted over both vectors: lanes l and l ^ d of the vector that bit d of l selects.
+            kept, moved = (
                 ", ".join(str((l ^ swap) + width * bool(l & d)) for l in range(width)) for swap in (0, d)
             )
             name = f"d{d}_{len(merged)}"
-            a, b = (f"__builtin_shufflevector({', '.join(pair)}, {lanes})" for lanes in (keep, move))
+            a, b = (f"__builtin_shufflevector({', '.join(pair)}, {lanes})" for lanes in (kept, moved))
             lines.append(f"const {vector(real, width)} {name} = {a} + {b};")
             merged.append(name)
         names, d = merged, 2 * d
@@ -57,8 +58,8 @@ static inline void store_all(__global ${e.name}_t *y, long y_step, const ${real}
 }
 </%def>
 
-## The last of the `parts` groups of a block of outputs [first, last) adds what each has left in `partial`, part by
-## part, and stores y; the other groups return.
+## The last of the `parts` groups that share a block of outputs [first, last) adds the groups' sums, which are in
+## `partial`, in the order of the parts, and stores y; the other groups return.
 ##
 ##   partial  | part 0: all m outputs | part 1 | ...
 <%def name="fold_parts(e, real, block, first, last, finish)">

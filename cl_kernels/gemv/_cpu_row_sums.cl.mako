@@ -1,32 +1,32 @@
-## The sums of rows of a times x on a CPU, lane by lane.
+## The sums of rows of A times x on a CPU, lane by lane.
 ##
 ##   row k | V | V | ... | V | tail |      vector u of each `unroll` vectors is added to s<k>_<u>
 ##
-## The columns after whole vectors are read as one vector, the tail.  A tail inside the row is its last V columns; those
-## that were summed before count as 0.  A tail across the row's end, for rows shorter than V, is the row and the
-## elements after it, which count as 0; rows whose tail would exceed A's memory (not is_loadable) are copied first.
+## The columns after the last whole vector are read as one vector, the tail.  A tail "inside" the row is its last V
+## columns, of which those that are in whole vectors too count as 0.  A tail "across" the row's end, for rows shorter
+## than V, is the row and the elements after it, which count as 0; near A's end (not is_loadable) it is a copy.
 ##
-## elem, V, C, P, T, E, conj, unit, x_unit, tail, whole: as in cpu_rows.  mask: the integer type of a real's size.
-## s<k>_<u>, t<k>_<u>: sums of row k, chain u (t: see _gemv).  xv, xs: a vector of x, and with re and im swapped.
+## elem, real, V, C, P, T, E, conj, unit, x_unit, tail, whole: as in cpu_rows.  mask: the integer type of the size of a
+## real.  s<k>_<u>, t<k>_<u>: sums of row k, chain u (t: see _gemv).  xv, xs: a vector of x; with re and im swapped.
 <%namespace name="gemv" file="/gemv/_gemv.cl.mako"/>
 
-## Declare the arguments of lane_sums for the tail: its first column `left`, the lanes that count, `fresh`, and x there.
-<%def name="left_over()">\
+## Declare the tail's arguments of lane_sums: its first column tail_at, the lanes that count (fresh), x there (x_tail).
+<%def name="declare_tail()">\
 <% lanes = gemv.module.build(mask, [str(i // P) for i in range(C)]) %>\
 % if tail == "inside":
-    const long left = last - ${V};
+    const long tail_at = last - ${V};
     const ${vector(mask, C)} fresh = ${lanes} >= (${mask})(${V} - (last - first) % ${V});
-    ${T} x_left = 0;
-    if (first < last) x_left = ${load_x("left")};
+    ${T} x_tail = 0;
+    if (first < last) x_tail = ${load_x("tail_at")};
 % else:
-    const long left = 0;
+    const long tail_at = 0;
     const ${vector(mask, C)} fresh = ${lanes} < (${mask})last;
-    const ${T} x_left = load_row(x, x_step, last);
+    const ${T} x_tail = load_row(x, x_step, last);
 % endif
 </%def>
 
 ## load_row(p, step, count): a row of fewer than V elements; the rest are 0.
-<%def name="across_ends()">
+<%def name="define_load_row()">
 static inline ${T} load_row(__global const ${elem.name}_t *p, long step, long count)
 {
     ${real} values[${C}] __attribute__((aligned(sizeof(${T}))));
@@ -39,7 +39,7 @@ static inline ${T} load_row(__global const ${elem.name}_t *p, long step, long co
 <%def name="lane_sums(rows, unroll)">
 // lanes[0 .. ${rows}) = ${rows} rows of a times x, over the columns [first, last), lane by lane.
 static inline void lane_sums_${rows}(__global const ${elem.name}_t *a, long a_out, long a_sum,
-    __global const ${elem.name}_t *x, long x_step, long first, long last, ${T} *lanes${left_parameters()})
+    __global const ${elem.name}_t *x, long x_step, long first, long last, ${T} *lanes${tail_parameters()})
 {
     ${T} xv${"" if not elem.complex else ", xs"};
 % for k in range(rows):
@@ -83,25 +83,25 @@ ${gemv.signed(elem, real, C, conj, f"s{k}_0", f"t{k}_0")}\
 }
 </%def>
 
-## The declarations of these parameters.
-<%def name="left_parameters()">\
-${f", long left, {vector(mask, C)} fresh, {T} x_left" if tail != "none" else ""}\
+## The declarations of the parameters of lane_sums that declare_tail sets.
+<%def name="tail_parameters()">\
+${f", long tail_at, {vector(mask, C)} fresh, {T} x_tail" if tail != "none" else ""}\
 ${", bool is_loadable" if tail == "across" else ""}\
 </%def>
 
 ## Add the products of the tail to the sums.
 <%def name="add_tail(rows)">\
     if (j < last) {
-        xv = x_left;
+        xv = x_tail;
 % if elem.complex:
         xs = ${gemv.module.swapped("xv", C)};
 % endif
 % for k in range(rows):
-        const ${T} left${k} = ${(f"is_loadable ? load{V}(a{k}) : load_row(a{k}, 1, last)" if tail == "across"
-            else f"load{V}(a{k} + left)")};
-        s${k}_0 += fresh ? left${k} * xv : (${T})(0);
+<% across = f"is_loadable ? load{V}(a{k}) : load_row(a{k}, 1, last)" %>\
+        const ${T} tail${k} = ${across if tail == "across" else f"load{V}(a{k} + tail_at)"};
+        s${k}_0 += fresh ? tail${k} * xv : (${T})(0);
 % if elem.complex:
-        t${k}_0 += fresh ? left${k} * xs : (${T})(0);
+        t${k}_0 += fresh ? tail${k} * xs : (${T})(0);
 % endif
 % endfor
     }
@@ -111,8 +111,8 @@ ${", bool is_loadable" if tail == "across" else ""}\
 <%def name="add_vectors(rows, at, chain)">
         xv = ${load_x(at)};${f" xs = {gemv.module.swapped('xv', C)};" if elem.complex else ""}
 % for k in range(rows):
-${gemv.dot_step(elem, f"s{k}_{chain}", f"t{k}_{chain}", f"load{V}(a{k} + ({at}){'' if unit else ' * a_sum'})", "xv",
-    "xs")}\
+<% loaded = f"load{V}(a{k} + ({at}){'' if unit else ' * a_sum'})" %>\
+${gemv.dot_step(elem, f"s{k}_{chain}", f"t{k}_{chain}", loaded, "xv", "xs")}\
 % endfor
 </%def>
 

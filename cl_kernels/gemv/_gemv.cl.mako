@@ -3,9 +3,9 @@
 ##   y[i] = alpha * sum_j op(A)[i, j] * x[j] + beta * y[i]        i < m (outputs), j < n (summed)
 ##   op(A)[i, j] is a[a_offset + i * a_out + j * a_sum]; x_step and y_step are strides, too.
 ##
-## With several vectors, y and x are matrices of columns, x_pitch and y_pitch apart.  A kernel holds the
-## sums of Q of them, a power of two; where there are fewer (`vectors`, more than Q / 2), it repeats the
-## last one, and does not store those sums.
+## With several vectors, x and y are matrices, whose columns are x_pitch and y_pitch apart.  A kernel computes Q of
+## them, a power of two.  If there are fewer (`vectors`, which is more than Q / 2), it computes the last one again in
+## place of each missing one, and does not store those sums.
 ##
 ## Complex elements are computed as pairs of reals (re, im, re, im ...) with two sums:
 ##   s += a * x          components are alternately re*re and im*im
@@ -14,7 +14,7 @@
 ##
 ## e: Element.  r: the real type of the sums (uint or ulong for integers, which wrap around).  V: elements of a vector.
 ## C: reals of one vector, V * e.components.  P: reals of one element, e.components.
-
+<%namespace name="element" file="/common/element.cl.mako"/>
 <%!
 def lane(name, i, width):
     """Component i of a vector; a scalar is its own component."""
@@ -40,7 +40,7 @@ def lane_sum(name, C):
     return terms[0]
 
 def column(q, pitch, Q):
-    """The term that is added to the address of vector 0 to give that of vector q, or of the last vector before it."""
+    """The distance of vector q from vector 0, as a term of an address; of the last vector if q does not exist."""
     if q <= Q // 2:
         return f" + {q} * {pitch}" if q else ""
     return f" + min({q}, vectors - 1) * {pitch}"
@@ -100,6 +100,3 @@ static inline ${vector(r, V * e.components)} gather${V}(__global const ${e.name}
     ${t if conj else s} *= ${signs(r, C)};
 % endif
 </%def>
-
-<%namespace name="element" file="/common/element.cl.mako"/>
-<%namespace name="epilogue" file="/common/epilogue.cl.mako"/>

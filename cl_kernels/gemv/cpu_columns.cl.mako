@@ -2,18 +2,19 @@
 ## (a transposed row-major matrix).
 ##
 ##   outputs ->  | U*V | U*V | ... | V | V/2 .. 1 |      sums of a block of outputs: L1 cache
-##   summed i    a a a a                                 R rows together add to U vectors of
-##     |         a a a a  R rows share one load and      sums, which are in registers then
+##   summed i    a a a a                                 R rows of A at a time are added to U vectors
+##     |         a a a a  R rows share one load and      of sums, which are in registers then
 ##     v         ...      store of the sums
-## Short rows are read one by one (R = 1), in the order of memory.  The outputs of a block are divided into panels, of
-## which each has U * V, U / 2 * V ... V, V / 2 ... 1 outputs.
+## Short rows are read one by one (R = 1), in the order of memory.  The outputs of a block are divided into panels: as
+## many of U * V outputs as there are, then at most one each of U / 2 * V ... V, V / 2 ... 1 outputs.
 ##
 ## A group is one work-item.  Group g has block g / parts of the outputs and part g % parts of the summed axis; the last
 ## group of a block to finish adds the parts in order.
 ##
-## V: elements of a vector.  U: most vectors of sums in registers.  B: most outputs of a block.
-## elem, real: element, and the real type of the sums.  P: reals of an element.  C = V * P; E: type
-## of P reals.  conj: conjugate A.  unit: a_out == 1 (else V == U == 1).  y_unit: y_step == 1.
+## V: elements of a vector.  U: most vectors of sums in registers.  R: as above.  B: most outputs of a block.  widths:
+## V, V / 2 ... 1, the widths of vectors.  elem, real: element, and the real type of the sums.  P: reals of an element.
+## C = V * P; E: type of P reals.  conj: conjugate A.  unit: a_out == 1 (else V == U == 1).  y_unit: y_step == 1.
+## finish: see _put.
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="gemv" file="/gemv/_gemv.cl.mako"/>
 <%namespace name="put" file="/gemv/_put.cl.mako"/>

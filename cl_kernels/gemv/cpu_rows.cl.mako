@@ -8,14 +8,14 @@
 ## The lane sums of R rows become one vector of R sums by log2(R) blends and permutations
 ## (a transposition in registers), not by R horizontal sums.
 ##
-## A group is one work-item.  It takes block_size rows and, with `split`, one of `parts` parts of the columns (group g
-## has block g / parts and part g % parts); then the last group of a row block to finish adds the parts in order.
+## A group is one work-item.  It computes block_size rows and, with `split`, one of `parts` parts of the columns (group
+## g has block g / parts and part g % parts); then the last group of a row block to finish adds the parts in order.
 ##
-## elem, real: element, and the real type of the sums.  P: reals of an element.  C = V * P; T, E:
-## types of C and of P reals.  conj: conjugate A.  unit: a_sum == 1 (else V == 1).  x_unit, y_unit:
-## x_step, y_step == 1.  U: vectors in flight of rows side by side.  tail: how the columns after whole
-## vectors are read: "inside" the row, or "across" the ends of rows shorter than V; "none" if there are
-## no such columns.  whole: how many vectors a row has, where they are written out; 0 for a loop.
+## R, V: as in the picture.  elem, real: element, and the real type of the sums.  P: reals of an element.  C = V * P; T,
+## E: types of C and of P reals.  conj: conjugate A.  unit: a_sum == 1 (else V == 1).  x_unit, y_unit: x_step, y_step
+## == 1.  U: vectors in flight of rows side by side.  tail: how the columns after the last whole vector are read:
+## "inside" the row, or "across" the ends of rows shorter than V; "none" if there are no such columns.  whole: the
+## number of vectors of a row, if each has its own statements; 0 for a loop.  finish: see _put.
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="gemv" file="/gemv/_gemv.cl.mako"/>
 <%namespace name="put" file="/gemv/_put.cl.mako"/>
@@ -25,9 +25,11 @@
 <%namespace name="fix_up" file="/group/fix_up.cl.mako"/>
 <%include file="/common/prelude.cl.mako"/>
 <%
-    together = [R, R // 2, 1] if side_by_side and R > 2 else list(dict.fromkeys([R, 1]))  # numbers of rows
-    left = ", left, fresh, x_left" if tail != "none" else ""  # arguments of lane_sums for the tail
-    left += ", is_loadable" if tail == "across" else ""
+    # The numbers of rows that are summed at a time.
+    row_counts = [R, R // 2, 1] if side_by_side and R > 2 else list(dict.fromkeys([R, 1]))
+    # The arguments of lane_sums for the tail.
+    tail_arguments = ", tail_at, fresh, x_tail" if tail != "none" else ""
+    tail_arguments += ", is_loadable" if tail == "across" else ""
 %>
 ${element.scalar(elem)}
 ${put.define(elem, real, finish)}
@@ -39,13 +41,13 @@ ${gemv.gather(elem, real, V)}
 ${fix_up.define()}
 % endif
 ${outputs.define(elem, real, C, y_unit, finish)}
-% for rows in together:
+% for rows in row_counts:
 ${blocks.define(rows)}
 % endfor
 % if tail == "across":
-${dots.across_ends()}
+${dots.define_load_row()}
 % endif
-% for rows in together[:-1] if side_by_side else []:
+% for rows in row_counts[:-1] if side_by_side else []:
 ${dots.lane_sums(rows, U)}
 % endfor
 ${dots.lane_sums(1, 1 if whole else 4 // P)}
@@ -70,30 +72,31 @@ void ${kernel("gemv_cpu_rows")}
     y += y_offset;
 ${put.begin(finish)}\
 % if tail != "none":
-${dots.left_over()}\
+${dots.declare_tail()}\
 % endif
     long i = first_row;
 % if side_by_side:
-% for rows in together[:-1]:
+% for rows in row_counts[:-1]:
     while (last_row - i > ${rows // 2}) {
         if (i + ${rows} > last_row) {
-            // Recompute some rows before the last ones: ${rows} rows together take less time than a few one by one.
+            // Begin before row i, and compute some rows again: ${rows} rows at a time take less time than a few one by
+            // one.
             if (reads_y || last_row - ${rows} < first_row) break;
             i = last_row - ${rows};
         }
-${blocks.sums_of(rows, left)}\
+${blocks.compute(rows, tail_arguments)}\
         i += ${rows};
     }
 % endfor
 % else:
     while (i + ${R} <= last_row) {
-${blocks.sums_of(R, left)}\
+${blocks.compute(R, tail_arguments)}\
         i += ${R};
     }
 % endif
 % if R > 1:
     for (; i < last_row; ++i) {
-${blocks.sums_of(1, left)}\
+${blocks.compute(1, tail_arguments)}\
     }
 % endif
 % if split:

@@ -1,6 +1,6 @@
 ## long_rows: y = alpha * A x + beta * y on a GPU for few rows, each long and contiguous.
 ##
-##   row block (R rows)   |  part 0  |  part 1  | ... |      group g: block g / parts, part g % parts
+##   row block (R rows)   |  part 0  |  part 1  | ... |      work-group g: block g / parts, part g % parts
 ##   partial[block][part]     R sums     R sums              of each vector: an accumulator, in 32-bit words
 ##
 ## If there are several parts, the last work-group of a row block to finish adds them in order, so the
@@ -8,8 +8,9 @@
 ##
 ## G, S: work-items of a work-group and of a sub-group.  R: rows of a block.  V: elements of a load, which is aligned if
 ## V > 1.  unit: a_sum is 1 (else V is 1).  elem, real: element, and the real type of the sums.  P: reals of an element.
-## C = V * P; T: type of C reals.  Q: the most vectors x (_gemv).  conj: conjugate A.  x_vector: x is aligned, x_step ==
-## 1.  x_together: vectors of a load, see _rows.  acc: Accumulator of R * Q sums.
+## C = V * P; T: type of C reals.  Q: the most vectors x (_gemv).  conj: conjugate A.  x_vector: x is aligned, x_step is
+## 1.  vectors_per_load: see _rows.  acc: Accumulator of R * Q sums.  split: whether there are several parts (_part).
+## finish: see _put.
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="accumulator" file="/group/accumulator.cl.mako"/>
 <%namespace name="group" file="/group/group.cl.mako"/>
@@ -22,8 +23,8 @@
 ${element.scalar(elem)}
 ${put.define(elem, real, finish)}
 ${gemv.adjacent(elem, real, V, True)}
-% if x_together > 1:
-${gemv.adjacent(elem, real, x_together, True)}
+% if vectors_per_load > 1:
+${gemv.adjacent(elem, real, vectors_per_load, True)}
 % endif
 % if not x_vector:
 ${gemv.gather(elem, real, V)}
@@ -34,7 +35,7 @@ ${group.define(acc, G, S)}
 ${fix_up.define()}
 ${fix_up.accumulators(acc)}
 % endif
-${rows.sum_rows(elem, real, T, P, C, V, R, Q, G, conj, unit, x_vector, x_together)}
+${rows.sum_rows(elem, real, T, P, C, V, R, Q, G, conj, unit, x_vector, vectors_per_load)}
 
 __kernel SUBGROUP_KERNEL ${group.of_size(G, light=P == Q == 1 and real not in ("double", "ulong"))}
 void ${kernel("gemv_long_rows")}

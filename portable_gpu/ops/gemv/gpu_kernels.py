@@ -56,7 +56,7 @@ def long_rows(p: GemvProblem, target: Target, row: PolicyRow[RowPolicy]) -> Iter
     acc = _row_sums(p, R)
     context = {
         **base_context(p, V, R, unit, parts > 1), "G": size, "S": target.subgroup_size,
-        "x_vector": _x_vector(p, V), "x_together": _vectors_of_a_load(p), "acc": acc,
+        "x_vector": _x_vector(p, V), "vectors_per_load": _vectors_of_a_load(p), "acc": acc,
     }  # fmt: skip
     nbytes = blocks * parts * acc.bytes if parts > 1 else 0
     yield GemvKernel(
@@ -96,7 +96,7 @@ def dot_rows(p: GemvProblem, target: Target, row: PolicyRow[RowPolicy]) -> GemvK
         R = 1
     context = {
         **base_context(p, V, R, unit, False), "G": size, "L": lanes, "x_vector": _x_vector(p, V),
-        "x_together": _vectors_of_a_load(p), "acc": _row_sums(p, R), "shared": False,
+        "vectors_per_load": _vectors_of_a_load(p), "acc": _row_sums(p, R), "shared": False,
         "stagger": stagger(
             target, p.a_out * p.elem.itemsize, lanes * V * p.elem.itemsize, p.n // (lanes * V)
         ) if unit else None,
@@ -136,7 +136,7 @@ def _shared_rows(p: GemvProblem, target: Target, row: PolicyRow[RowPolicy]) -> G
         R = 1
     context = {
         **base_context(two, 1, R, p.a_sum == 1, False), "G": size, "L": lanes, "x_vector": False,
-        "x_together": 2, "acc": _row_sums(two, R), "shared": True, "stagger": None,
+        "vectors_per_load": 2, "acc": _row_sums(two, R), "shared": True, "stagger": None,
     }  # fmt: skip
     blocks = ceil_div(pairs * ceil_div(p.m, R), size // lanes)
     return GemvKernel(
