@@ -2,14 +2,15 @@
 ## of NVIDIA GPUs from Hopper on: one work-item requests a box, and the engine counts the bytes at a barrier
 ## (_barriers).
 ##
-## lines: portable_gpu.ops.gemm.matrix.lines.Lines.  A tensor map (see tensor_map) starts at address 0.  Its third and
-## fourth dimensions are steps of 16 bytes and of 2^35 bytes, so a box's coordinates along them are the address of the
-## product's matrix, and one map serves all addresses.  (NVIDIA's manual does not mention dimensions that overlap; the
-## engine only adds.)  Elements outside of the matrix arrive as zeros.  A box that is wholly outside is never requested,
-## because the engine would access address 0, which is not mapped.  If an operand has fewer lines than a tile, boxes
-## have only these lines, and the rest of the tile is never written.
+## A tensor map (see tensor_map) tells the engine the shape of an operand's matrices.  It starts at address 0, and has
+## two dimensions more than a matrix, with strides of 16 bytes and of 2^35 bytes.  A box's coordinates along these two
+## are the low and the high bits of the matrix's address, so that one map serves all matrices.  (NVIDIA's manual does
+## not mention dimensions that overlap; the engine only adds.)  Elements outside of the matrix arrive as zeros.  A box
+## that is wholly outside is never requested, because the engine would access address 0, which is not mapped.  If an
+## operand has fewer lines than a tile, boxes have only these lines, and the rest of the tile is never written.
 ##
-## In scope, with NAME for a or b: NAME, the pointer to the product's matrix; NAME_map, its tensor map; m and n.
+## lines: portable_gpu.ops.gemm.matrix.lines.Lines.  In scope, with NAME for a or b: NAME, the pointer to the product's
+## matrix; NAME_map, its tensor map; m and n.
 
 ## barriers_published(): make initialised barriers visible to the copy engine.
 <%def name="show()">
@@ -24,8 +25,8 @@ static inline void barrier_expect(uint at, uint bytes)
 }
 </%def>
 
-## map_acquire(map): see a tensor map that another kernel has written.  copy_box(...): request the box whose first
-## element is element `along` of line `line` of the matrix at the address `matrix`.
+## map_acquire(map): make a tensor map that another kernel has written visible to the copy engine.  copy_box(...):
+## request the box whose first element is element `along` of line `line` of the matrix at the address `matrix`.
 <%def name="define()">
 ${capture(show).strip()}
 static inline void map_acquire(__global const uint *map)
@@ -44,23 +45,25 @@ static inline void copy_box(uint to, __global const uint *map, int along, int li
 }
 </%def>
 
-## Copy the boxes of one step of the main loop, from row (column) `first` and element `first_k` of k on, to the stage at
+## Copy the boxes of one step of the main loop, from row (column) `first` and step `first_k` of k on, to the stage at
 ## `to`.  to, barrier: addresses in local memory.
+##   k across the lines   each box has lines.depth steps of k, and 128 bytes of each
+##   k along the lines    one box has all rows (columns), and 128 bytes of each
 <%def name="copy(lines, to, first, first_k, barrier)">
 <% n = lines.name %>
 % for i in range(lines.boxes):
 % if lines.across:
-    copy_box(${to} + ${128 * lines.depth * i}, ${n}_map, ${within(first, lines.depth * i, "m" if n == "a" else "n")},
-        ${first_k}, (ulong)${n}, ${barrier});
+<% row = capture(first_of_box, first, lines.depth * i, "m" if n == "a" else "n") %>\
+    copy_box(${to} + ${128 * lines.depth * i}, ${n}_map, ${row}, ${first_k}, (ulong)${n}, ${barrier});
 % else:
     copy_box(${to}, ${n}_map, ${first_k}, (int)${first}, (ulong)${n}, ${barrier});
 % endif
 % endfor
 </%def>
 
-## An expression: first + offset, the row (column) at which a box begins; if the matrix, of `count` rows (columns), does
-## not have that one, `first`, the row (column) of the tile's first box.
-<%def name="within(first, offset, count)">\
+## An expression: first + offset, the row (column) at which a box begins; or `first` if the matrix, of `count` rows
+## (columns), ends before that.
+<%def name="first_of_box(first, offset, count)">\
 % if offset:
 (int)(${first} + ${offset} < ${count} ? ${first} + ${offset} : ${first})\
 % else:

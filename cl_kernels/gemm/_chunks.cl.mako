@@ -4,9 +4,9 @@
 ##   local memory   | chunk 0 of all rows | chunk 1 of all rows | ...        CHUNK(extent, row, chunk): the number of a
 ##                                                                           chunk, from the start of the buffer on
 ##
-## In chunk number c, the rows of each group of eight are permuted: row r is at r ^ ((r / 8 ^ c) % 8).  So the eight
-## lanes that access local memory together access different banks: they read eight rows, and write eight chunks of one
-## row, or rows that are not adjacent.
+## Among the chunks with number c, each eight rows are permuted: row r is at r ^ ((r / 8 ^ c) % 8).  So the eight lanes
+## that access local memory at the same time access different banks.  They read a chunk of each of eight rows, and write
+## eight chunks of one row, or chunks of rows that are not adjacent.
 ##
 ## lines: portable_gpu.ops.gemm.matrix.lines.Lines.  A work-item moves lines.copies chunks, in blocks of lines.block
 ## adjacent rows.

@@ -3,20 +3,23 @@
 ##
 ##   sum over axes d of s_d * NAME_axis<d>  +  NAME_steps[k % period].x  +  k / period * NAME_repeat
 ##
-## with s_d, the indices of the row (column) s along the axes.  It is zero if a coordinate is not in [0, NAME_bound<d>):
-## s_d * NAME_pitch<d> + NAME_steps[k % period].y for the first of the reader's last `places` axes, .z and .w for
-## others. `axes` (portable_gpu.codegen.axes) writes this arithmetic as C expressions.
+## s_d is the index of the row (column) s along axis d.  The table NAME_steps is repeated only if reader.wraps.
+##
+## An element outside of the bounds is zero.  The reader checks its last `places` axes: along such an axis d the
+## coordinate s_d * NAME_pitch<d> + NAME_steps[k % period].y must be in [0, NAME_bound<d>), with .y for the first of
+## these axes, and .z and .w for the next ones.  `axes` (portable_gpu.codegen.axes) writes this arithmetic as C
+## expressions.
 ##
 ## A panel's work-item keeps the offsets and the coordinates of its rows in registers, and reads an entry of the table
 ## for each k.  Rows, and steps of k, that several of its loads share are declared once:
 ##
 ##   NAME_s<i>, NAME_k<i>, NAME_r<i>   of load i: the row and the step of k in the panel; its register
 ##   NAME_row<u>                       the pointer to the u-th distinct row, panel.rows[u]
-##   NAME_row<u>_place<d>              its coordinate along the checked axis d, without the step's part
+##   NAME_row<u>_place<d>              the coordinate of that row along the checked axis d, without the step's part
 ##   NAME_at<v>                        the index in the table of the v-th distinct step, panel.columns[v]
-##   NAME_far<v>                       the offset of this step's period
+##   NAME_far<v>                       k / period * NAME_repeat of that step
 ##
-##   offset(name, reader, index)    C expression: the offset of `index`, without that of its step
+##   offset(name, reader, index)    C expression: the offset of row (column) `index`, without the offset of a step
 ##   place, load, advance           of a panel: see _panel
 
 <%def name="offset(name, reader, index)">\

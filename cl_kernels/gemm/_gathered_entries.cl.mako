@@ -1,24 +1,23 @@
 ## For the producer of wgmma: the entries of the table of steps that a work-item needs to copy a gathered operand (see
 ## _gathered_lines, and _gather for the table).
 ##
-## A load takes about as long as the copies of a step.  So a single warpgroup loads an entry two steps before its copies
-## (`two_ahead`), and NAME_next has the entry of the next step.  Two warpgroups load it one copy before, and so does a
-## warpgroup that copies several pieces of each value.
+##   two_ahead       an entry is loaded two steps before it is used, because the load takes about as long as the copies
+##                   of a step.  This is so if one warpgroup copies, and values have one piece
+##   not two_ahead   an entry is loaded one copy before it is used
 ##
-##   NAME_entry<v>      the entry of the step that is copied now
-##   NAME_far<v>        the offset in memory of that entry's period, in elements (see _gather)
+## v numbers the distinct steps of k of a work-item's copies:
+##   NAME_entry<v>                    the entry of the step that is copied now
+##   NAME_far<v>                      the offset in memory of that entry's period, in elements (see _gather)
 ##   NAME_next<v>, NAME_next_far<v>   with two_ahead: the same of the next step
-##   NAME_entry_at<v>   the index in the table of the entry that was loaded last
-## v numbers the distinct steps of k of a work-item's copies.
+##   NAME_entry_at<v>                 the index in the table of the entry that was loaded last
 ##
 ## lines: portable_gpu.ops.gemm.matrix.lines.Lines.  pieces, policy: as in wgmma.  In scope: k; k_first, the first step
-## of k of the unit; piece, the number of the piece that is copied.
+## of k of the unit (_units); piece, the number of the piece that is copied.
 
-## Whether entries are loaded two steps ahead.
 <%def name="two_ahead()"><% return pieces == 1 and policy.producers == 1 %></%def>
 
 ## Load the first entries.  steps: C expressions of the distinct steps of k of this work-item's copies in a tile.
-<%def name="first(lines, steps)"><% n, r = lines.name, lines.reader %>\
+<%def name="first_entries(lines, steps)"><% n, r = lines.name, lines.reader %>\
 % for v, k in enumerate(steps):
 % if r.wraps:
     int ${n}_entry_at${v} = (int)((k_first + ${k}) % ${n}_period);
@@ -38,7 +37,7 @@ ${advance(lines, v, "next_far")}\
 </%def>
 
 ## Advance to the entries of the next copy, and load those of a later one.  count: the number of distinct steps.
-<%def name="following(lines, count)"><% n = lines.name %>\
+<%def name="next_entries(lines, count)"><% n = lines.name %>\
 % for v in range(count):
 % if two_ahead():
     ${n}_entry${v} = ${n}_next${v};
@@ -54,7 +53,7 @@ ${advance(lines, v, "far")}\
 % endfor
 </%def>
 
-## An expression: the entry at NAME_entry_at<v>; without a period, zeros behind the end of k.
+## An expression: the entry at NAME_entry_at<v>; if the table has an entry for each step of k, zeros beyond its end.
 <%def name="loaded(lines, v)"><%
 n, r = lines.name, lines.reader
 at = f"{n}_entry_at{v}"

@@ -2,8 +2,8 @@
 ## _lines).  A work-item makes lines.copies copies of a chunk of 16 bytes, whose elements are adjacent in memory and
 ## have the same coordinates; a chunk outside of the bounds is zeros.
 ##
-##   k along the lines    a work-item copies one chunk of k, of several rows: it reads one entry of the table in a step
-##   k across the lines   a work-item copies chunks of few rows, at several k
+##   k along the lines    a work-item's chunks are of several rows, at the same k: a step needs one entry of the table
+##   k across the lines   a work-item's chunks are of few rows, at several k
 ##
 ## lines: portable_gpu.ops.gemm.matrix.lines.Lines.  pieces: the number of pieces of a value, which are copied in turn.
 ## In scope: line and chunk, the position of this work-item's first chunk in the tile (_lines); piece, the number of the
@@ -24,19 +24,20 @@ def distinct(of, lines):
     """The different rows, or steps, of a work-item's copies (of: row_of or k_of), in the order of their first use."""
     return list(dict.fromkeys(of(lines, i) for i in range(lines.copies)))
 %>
-## Declare the positions of this work-item's distinct rows u.  Divisions yield the indices of the first row along the
-## axes d of the reader; those of each further row are computed by an addition of the distance of two rows, with
-## carries.  A row beyond the matrix repeats the previous row.  first: the tile's first row; count: rows of the matrix.
+## Declare the positions of this work-item's distinct rows u.  The indices of the first row along the axes d of the
+## reader are computed by divisions.  For each further row the distance of two rows is added to them, with carries, as
+## in the addition of numbers digit by digit.  A row beyond the matrix repeats the previous row.  first: the tile's
+## first row; count: rows of the matrix.
 ##
 ##   NAME_row<u>, NAME_row<u>_place<d>   the pointer to row u, and its coordinate along the checked axis d
 ##   NAME_at<d>                          the index along axis d of the current row
 ##   NAME_ahead<d>, NAME_ahead           the distance of two rows as indices along the axes, and in bytes
-##   NAME_carry<d>                       bytes from a row whose index d is too large to the same row after the carry
+##   NAME_carry<d>                       the bytes that a carry from axis d to axis d - 1 adds to the pointer
 <%def name="place(lines, first, count)">
 <%
 n, r, rows, size = lines.name, lines.reader, distinct(row_of, lines), lines.elem.itemsize
 distance = lines.depth if lines.across else lines.step
-carried = range(r.rank - 1, 0, -1)
+carried = range(r.rank - 1, 0, -1)  # the axes from which a carry may come
 %>\
     const int ${n}_last = (int)min(${count} - ${first}, ${lines.extent}l) - ${lines.width if lines.across else 1};
     const int ${n}_index = (int)${first} + min(${rows[0]}, ${n}_last);
@@ -76,7 +77,7 @@ carried = range(r.rank - 1, 0, -1)
     const int ${n}_row${u}_place${d} = ${n}_at${d} * ${n}_pitch${d};
 % endfor
 % endfor
-${entries.first(lines, distinct(k_of, lines))}\
+${entries.first_entries(lines, distinct(k_of, lines))}\
 </%def>
 
 ## Copy a tile, or the last tile, to the stage at `to`, and advance.  The defs of _lines have the same parameters;
@@ -105,5 +106,5 @@ inside = " && ".join([f"exists{v}", *(f"(uint)({place}) < (uint){bound}" for pla
         COPY_OR_ZERO(${to} + ${128 * lines.step * i}, ${n}_row${u} + offset${v}, ${inside} ? 16 : 0);
 % endfor
     }
-${entries.following(lines, len(distinct(k_of, lines)))}\
+${entries.next_entries(lines, len(distinct(k_of, lines)))}\
 </%def>

@@ -1,5 +1,5 @@
-## The head of the loop of wgmma over the units of a group, if the products of the batch are over consecutive parts of
-## one k (a ragged batch).  _units has the head for other products, and says what a unit is.
+## The head of the loop of wgmma over the units of a group (here: tiles), if the products of the batch are over
+## consecutive parts of one k (a ragged batch).  _units has the head for other products.
 ##
 ##   k_ranges | first element of k of product 0, number of elements | of product 1 | ...
 ##
@@ -10,7 +10,10 @@
 ##   turn 0  0   1   2   3       the distance from turn 0 to 1, 2 to 3 ... is 2 (groups - group) - 1,
 ##   turn 1  7   6   5   4       that from turn 1 to 2, 3 to 4 ... is 2 group + 1
 ##
-## The parameters of `loop` are those of `loop` in _units, and so are the variables that it declares.
+## loop: declares first_row and first_col of a unit's tile; the pointers `names` to the operands of its product, of the
+## C types `types`; steps, of `depth` elements of k; and, for the producer, k_first and length, the first element of k
+## and their number (length only if it is read).  In scope: k_ranges, first_product, units (their number), tiles_m,
+## tiles_n; tail, policy: as in wgmma.
 <%namespace name="triangle" file="/gemm/_triangle.cl.mako"/>
 <%namespace name="units" file="/gemm/_units.cl.mako"/>
 <%def name="loop(policy, names, types, problem, depth)">

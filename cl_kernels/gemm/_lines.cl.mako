@@ -1,10 +1,10 @@
 ## Copies of an operand from global to local memory in lines of 128 bytes (see _wgmma), in chunks of 16 bytes, on NVIDIA
-## GPUs (wgmma, mma).  Of the work-items that copy, number t copies `chunk` t % 8 of `line` t / 8 and of each
-## lines.step-th line after it; lines.step is an eighth of their number.
+## GPUs (wgmma, mma).  Of the work-items that copy, number t copies `chunk` t % 8 of the lines t / 8 (`line`),
+## t / 8 + lines.step ...; lines.step is an eighth of the number of these work-items.
 ##
-##   not gathered   each asynchronous copy moves a chunk, which begins at a multiple of 16 bytes
-##   gathered       each asynchronous copy moves an element; elements of 2 bytes, for which there is no such copy,
-##                  are copied through registers
+##   not lines.gathered   each asynchronous copy moves a chunk, which begins at a multiple of 16 bytes
+##   lines.gathered       each asynchronous copy moves an element; elements of 2 bytes, for which there is no such copy,
+##                        are copied through registers (lines.by_registers)
 ##
 ## lines: portable_gpu.ops.gemm.matrix.lines.Lines: name, elem, extent (rows of A, columns of B in the
 ## tile), across (whether k runs across the lines) and gathered.  Rows beyond the matrix repeat its last
@@ -13,7 +13,8 @@
 
 ## COPIES_ARRIVE(barrier): this work-item arrives at the barrier when its asynchronous copies so far are done.
 ## COPY(to, from): copy 16 bytes.  COPY_OR_ZERO: copy the first `bytes` of 16 bytes; the others become zeros.
-## COPY_ELEMENT: the same of `size` bytes.  PUT_CHUNK: store four words.  `to` is an address in local memory.
+## COPY_ELEMENT: copy the first `bytes` of `size` bytes in the same way.  PUT_CHUNK: store four words.  `to` is an
+## address in local memory.
 <%def name="define()">
 #define COPIES_ARRIVE(barrier) \
     asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" :: "r"(barrier) : "memory")
@@ -94,8 +95,8 @@ ${through_registers(lines, to, range(first, min(first + 4, lines.copies)), ends)
 % for i in copies:
 <% here = present(lines, i, ends) %>\
         __global const ${lines.type} *const from${i} = (__global const ${lines.type} *)(${source(lines, i)});
-        const uint ${", ".join(f"x{i}_{e} = " + (f"{e} < {here} ? from{i}[{e}] : 0" if here else f"from{i}[{e}]")
-            for e in range(8))};
+<% values = [f"{e} < {here} ? from{i}[{e}] : 0" if here else f"from{i}[{e}]" for e in range(8)] %>\
+        const uint ${", ".join(f"x{i}_{e} = {value}" for e, value in enumerate(values))};
 % endfor
 % for i in copies:
         PUT_CHUNK(${place_of(lines, to, i)}, ${", ".join(f"x{i}_{e} | x{i}_{e + 1} << 16" for e in range(0, 8, 2))});
@@ -103,7 +104,7 @@ ${through_registers(lines, to, range(first, min(first + 4, lines.copies)), ends)
     }
 </%def>
 
-## The place in local memory, and the source, of the i-th chunk.
+## The address in local memory, and the address of the source, of the i-th chunk.
 <%def name="place_of(lines, to, i)">${to} + ${128 * lines.step * i}</%def>
 <%def name="source(lines, i)">(__global const char *)${lines.name} + ${lines.name}_at${i}</%def>
 

@@ -10,7 +10,7 @@
 ## two buffers, the fragments of a step are loaded to the registers p and q in turn, while those of the step before are
 ## multiplied.
 ##
-## policy, a, b, tile, tail, stagger: as in gemm.  In scope: the pointers a and b; tail; tiles, the number of steps
+## policy, a, b, tile, tail, stagger: as in gemm.  In scope: the pointers a and b; tail; k_steps, the number of steps
 ## along k; start, with `stagger` the step at which the group begins.
 <%namespace name="panel" file="/gemm/_panel.cl.mako"/>
 <%namespace name="registers" file="/gemm/_register_tile.cl.mako"/>
@@ -23,7 +23,7 @@
 
 <%def name="one_buffer()">
     ${registers.point("0")}
-    for (int step = 0; step < tiles; ++step) {
+    for (int step = 0; step < k_steps; ++step) {
         ${store_panels("0")}
         barrier(CLK_LOCAL_MEM_FENCE);
         ${next_panels() if policy.prefetch else ""}
@@ -43,24 +43,24 @@
     ${registers.point("0")}
     ${registers.fetch(tile, "p", 0)}
 % endif
-    for (int step = 0; step < tiles; ++step) {
+    for (int step = 0; step < k_steps; ++step) {
         ${next_panels()}
         ${"" if policy.prefetch else store_next()}
 % if policy.prefetch_local:
-        ${registers.steps_ahead(tile, a.depth, capture(turn))}
+        ${registers.steps_ahead(tile, a.depth, capture(switch))}
 % else:
         ${registers.point("buffer")}
         ${registers.steps(tile, a.depth)}
-        ${turn()}
+        ${switch()}
 % endif
     }
 </%def>
 
 ## Load the panels of a step from global memory to registers, and advance along k.  step: a C expression, the number of
-## the step in the loop.  With `stagger` the steps are the same in another order (see gemm): after the last step along k
-## the pointers return to the first one.
+## the step in the loop.  last: a C expression, whether it is the last step along k; after it, with `stagger`, the
+## pointers return to the first step along k (see gemm).
 <%def name="load(step)">
-<% last = f"{step} == tiles - 1{' - start' if stagger else ''}" %>\
+<% last = f"{step} == k_steps - 1{' - start' if stagger else ''}" %>\
 % if tail:
     if (${last} && tail < ${a.steps}) {
         ${panel.load(a, True)}
@@ -73,9 +73,9 @@
     ${panel.load(a, False)}
     ${panel.load(b, False)}
 % endif
-<% steps = f"({last} ? {a.steps} - {a.steps}l * tiles : {a.steps}l)" if stagger else str(a.steps) %>\
-    ${panel.advance(a, steps)}
-    ${panel.advance(b, steps)}
+<% distance = f"({last} ? {a.steps} - {a.steps}l * k_steps : {a.steps}l)" if stagger else str(a.steps) %>\
+    ${panel.advance(a, distance)}
+    ${panel.advance(b, distance)}
 </%def>
 
 ## Store the registers to local memory.
@@ -86,20 +86,20 @@
 
 ## Load the panels of the next step, if there is one, to registers.
 <%def name="next_panels()">
-        if (step + 1 < tiles) {
+        if (step + 1 < k_steps) {
             ${load("step + 1")}
         }
 </%def>
 
 ## Store the panels of the next step, if there is one, in the other buffer.
 <%def name="store_next()">
-        if (step + 1 < tiles) {
+        if (step + 1 < k_steps) {
             ${store_panels("(buffer ^ 1)")}
         }
 </%def>
 
 ## Switch to the panels of the next step.
-<%def name="turn()">
+<%def name="switch()">
         ${store_next() if policy.prefetch else ""}
         barrier(CLK_LOCAL_MEM_FENCE);
         buffer ^= 1;

@@ -3,8 +3,9 @@
 ## the layout.  If the device has no such instruction, the lanes store their values in local memory and multiply there.
 ## That is slow, and contains a barrier of the whole group; the rest of the kernel is the same.
 ##
-## instruction: MatrixInstruction: D, side x side, += A, side x depth, times B, depth x side; a lane holds lane_depth
-## elements of A and of B, in `words` words, and `sums` of D.     emulated: whether the device lacks it
+## instruction: MatrixInstruction.  It adds the product of A (side x depth) and B (depth x side) to D (side x side).  A
+## lane holds lane_depth elements of A and of B, in `words` words each, and `sums` elements of D.
+## emulated: whether the device lacks the instruction.
 
 <%def name="define(instruction, emulated)">
 typedef ${vector(instruction.sum_type, instruction.sums)} sums_t;
@@ -20,9 +21,9 @@ ${emulation(instruction)}
 % endif
 </%def>
 
-## The kernel's attribute: the limit of registers with which a SIMD has two wavefronts, so that one computes while the
-## other waits.  If the sums fit in the general registers within this limit, the compiler does not move them in each
-## step.
+## The kernel's attribute: limit the registers of a wavefront so that a SIMD has space for two, and one computes while
+## the other waits.  If all sums fit in the general registers within this limit, the compiler does not move them to
+## other registers in each step.
 <%def name="attributes(emulated)">${"" if emulated else "__attribute__((amdgpu_waves_per_eu(2)))"}</%def>
 
 ## The components of a chunk (a uint4) that one instruction takes, from word `first` on: for example s01.

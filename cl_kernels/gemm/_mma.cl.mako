@@ -2,10 +2,10 @@
 ## which it is composed) on lines of 16 doubles in local memory (see _lines).  Lane 4 g + q of a warp is lane q of the
 ## g-th quad.  h numbers two rows, r four steps of k.
 ##
-##   form_of(a, b, x)    line          a lane reads of a line                       k of lane q of a quad
-##   across              step of k     chunk g: rows 2g and 2g + 1                  2q, 2q + 1, 2q + 8, 2q + 9
+##   form_of(a, b, x)    a line is     what lane 4 g + q reads of a line            its four steps of k
+##   across              a step of k   chunk g: rows 2g and 2g + 1                  2q, 2q + 1, 2q + 8, 2q + 9
 ##   along               row 2g + h    chunks q and q + 4                           the same
-##   apart               row 2g + h    q % 2 of chunks q / 2, q / 2 + 2, 4, 6       q, q + 4, q + 8, q + 12
+##   apart               row 2g + h    element q % 2 of chunks q / 2 + 0, 2, 4, 6   q, q + 4, q + 8, q + 12
 ##
 ## With the swizzle, lanes that read together access different banks.  Adjacent registers of A differ in h,
 ## so operands that both have k along the lines are read `apart`; otherwise registers would be moved.

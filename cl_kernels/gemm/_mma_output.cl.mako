@@ -1,6 +1,6 @@
 ## The stores of the sums of an mma kernel.  In the squares of 16 x 16 of its warp, lane 4 g + q holds rows 2g and
 ## 2g + 1, columns 4q to 4q + 3 (see mma).  Sum d<i>_<j>_<2 h + e> is that of row 16 i + 2g + h and column
-## 16 (j / 2) + 4q + 2 e + j % 2, for h, e = 0, 1.
+## 4q + column(j, e), which is 4q + 16 (j / 2) + j % 2 + 2 e, for h, e = 0, 1.
 ##
 ## pair  see _units
 ## wide  two lanes exchange sums, so that they store 32 adjacent bytes together, by each of two accesses
@@ -8,9 +8,16 @@
 ## In scope: first_row, first_col, of the tile; rows_at, cols_at, of the warp in the tile; warp, lane, g, q; m, n; C's
 ## pointer and strides.
 ##
-## store: along the rows of C, or with pair == "columns" along its columns.  top, left: the lane's first row and column.
+## store: along the rows of C, by 16 bytes (wide) or by pairs, or with pair == "columns" by pairs along its columns.
+## top, left: the lane's first row and column.
 <%namespace name="triangle" file="/gemm/_triangle.cl.mako"/>
-<%! from itertools import product %>
+<%!
+from itertools import product
+
+def column(j, e):
+    """The column of sum d<i>_<j>_<2 h + e>, from the lane's first column on."""
+    return 8 * (j - j % 2) + j % 2 + 2 * e
+%>
 <%def name="store(policy, pair, wide, type)">
             const long top = first_row + rows_at + 2 * g, left = first_col + cols_at + 4 * q;
 % if not wide:
@@ -43,8 +50,8 @@
                 const long row = top + ${16 * i};
                 __global ${type} *line_at = c + row + left * c_col;
 % for j in range(2 * policy.pairs):
-                STORE_PAIR(line_at, ${8 * (j - j % 2) + j % 2}, row, left, d${i}_${j}_0, d${i}_${j}_2);
-                STORE_PAIR(line_at, ${8 * (j - j % 2) + j % 2 + 2}, row, left, d${i}_${j}_1, d${i}_${j}_3);
+                STORE_PAIR(line_at, ${column(j, 0)}, row, left, d${i}_${j}_0, d${i}_${j}_2);
+                STORE_PAIR(line_at, ${column(j, 1)}, row, left, d${i}_${j}_1, d${i}_${j}_3);
 % endfor
             }
 % else:
@@ -53,50 +60,12 @@
                 const long row = top + ${16 * i + h};
                 __global ${type} *line_at = c + row * c_row + left * c_col;
 % for j in range(0, 2 * policy.pairs, 2):
-                STORE_PAIR(line_at, ${8 * j}, row, left, d${i}_${j}_${2 * h}, d${i}_${j + 1}_${2 * h});
-                STORE_PAIR(line_at, ${8 * j + 2}, row, left, d${i}_${j}_${2 * h + 1}, d${i}_${j + 1}_${2 * h + 1});
+                STORE_PAIR(line_at, ${column(j, 0)}, row, left, d${i}_${j}_${2 * h}, d${i}_${j + 1}_${2 * h});
+                STORE_PAIR(line_at, ${column(j, 1)}, row, left, d${i}_${j}_${2 * h + 1}, d${i}_${j + 1}_${2 * h + 1});
 % endfor
             }
 % endfor
 % endif
-% endfor
-</%def>
-
-## Local memory for `lines`: a square of 16 x 16 for each warp, by rows with a pitch of 18 doubles, so that lanes access
-## different banks.
-<%def name="scratch(policy)">
-    __local double scratch[${policy.group_size // 32 * 16 * 18}] __attribute__((aligned(16)));
-</%def>
-
-## The stores to unaligned rows of C: a warp's squares are copied through local memory, one after the other, so that 16
-## lanes store adjacent elements, and a warp two rows at a time.
-<%def name="lines(policy, problem, type)">
-            __local double *square = scratch + warp * ${16 * 18};
-% for i in range(policy.blocks):
-            {
-                const long top = first_row + rows_at + ${16 * i};
-                const int rows = (int)min(m - top, 16l);
-% for j in range(0, 2 * policy.pairs, 2):
-                if (first_col + cols_at + ${8 * j} < n) {
-% for h in range(2):
-                    {
-                        // The lane's four adjacent elements of a row.
-                        __local double2 *four = (__local double2 *)(square + (2 * g + ${h}) * 18 + 4 * q);
-                        four[0] = (double2)(d${i}_${j}_${2 * h}, d${i}_${j + 1}_${2 * h});
-                        four[1] = (double2)(d${i}_${j}_${2 * h + 1}, d${i}_${j + 1}_${2 * h + 1});
-                    }
-% endfor
-                    WARP_BARRIER();
-                    const long col = first_col + cols_at + ${8 * j} + lane % 16;
-                    __global ${type} *line = c + (top + lane / 16) * c_row + col;
-#pragma unroll 4
-                    for (int row = lane / 16; row < rows; row += 2, line += 2 * c_row)
-                        if (col < n${triangle.only(problem, 'top + row', 'col')})
-                            STORE(line, RESULT(square[18 * row + lane % 16], top + row, col));
-                    WARP_BARRIER();
-                }
-% endfor
-            }
 % endfor
 </%def>
 
@@ -109,7 +78,7 @@
                 const long row = first_row + rows_at + 2 * g + ${16 * i + h};
 ${triangle.line(problem, type)}\
 % for j, e in product(range(2 * policy.pairs), range(2)):
-<% x = 8 * (j - j % 2) + j % 2 + 2 * e %>\
+<% x = column(j, e) %>\
                 if (begin <= ${x} && ${x} < end)
                     STORE(line + ${x} * c_col, RESULT(d${i}_${j}_${2 * h + e}, row, left + ${x}));
 % endfor

@@ -3,7 +3,8 @@
 ## (_barriers).
 ##
 ## policy, a, b: as in mma.  In scope: step, steps, tail; stage and phase, of the step that is multiplied; stage_ahead
-## and phase_ahead, of the step that is copied; place_a, place_b, rows_at and cols_at (mma).
+## and phase_ahead, of the step that is copied; place_a and place_b, where the work-item's first copied chunk is in a
+## stage, in bytes; rows_at and cols_at, the warp's first row and column in the tile.
 <%namespace name="lines" file="/gemm/_lines.cl.mako"/>
 <%namespace name="mma" file="/gemm/_mma.cl.mako"/>
 
@@ -26,7 +27,7 @@
 </%def>
 
 ## Wait until the current stage is full, and set a_at and b_at to the warp's rows and columns of it.
-<%def name="reach_stage()">
+<%def name="wait_for_stage()">
                 barrier_wait(full_base + 8 * stage, phase);
                 a_at = (const __local char *)a_local + stage * ${a.bytes} + 128 * rows_at;
                 b_at = (const __local char *)b_local + stage * ${b.bytes} + 128 * cols_at;
@@ -36,7 +37,7 @@
 <%def name="next_stage()">
                 if (++stage == ${policy.stages}) { stage = 0; phase ^= 1; }
                 if (step + 1 < steps) {
-                    ${reach_stage()}
+                    ${wait_for_stage()}
                 }
 </%def>
 
@@ -46,7 +47,7 @@
 % for name in ("a0", "a1", *(f"b{j}" for j in range(policy.pairs))):
 ${mma.declare(name)}
 % endfor
-            ${reach_stage()}
+            ${wait_for_stage()}
 ${mma.refill(a, forms["a"], "a0", 0)}
 % for j in range(policy.pairs):
 ${mma.refill(b, forms["b"], f"b{j}", 16 * j)}

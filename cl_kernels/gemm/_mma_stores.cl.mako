@@ -2,13 +2,14 @@
 ##
 ##   0  rows      in 16 bytes, or pairs            2  columns   in pairs
 ##   1  lines     unaligned rows, by whole warps   3  elements  of any strides
+<%namespace name="lines" file="/gemm/_mma_lines.cl.mako"/>
 <%namespace name="output" file="/gemm/_mma_output.cl.mako"/>
 <%! from itertools import product %>
 <%def name="store(policy, problem, store_kinds, pair, wide, type)">
             if (store_kind == 0) {
 ${output.store(policy, pair, wide, type)}
             } else ${"if (store_kind == 1)" if "columns" in store_kinds else ""} {
-${output.lines(policy, problem, type)}
+${lines.store(policy, problem, type)}
             }
 % if "columns" in store_kinds:
             else {
@@ -26,7 +27,7 @@ ${columns(policy, type)}
                 const int rows = (int)min(m - top - ${16 * i}, 2l);
                 __global ${type} *line_at = c + (top + ${16 * i}) * c_row + left * c_col;
 % for j, e in product(range(2 * policy.pairs), range(2)):
-<% x = 8 * (j - j % 2) + j % 2 + 2 * e %>\
+<% x = output.module.column(j, e) %>\
                 if (rows > 0 && ${x} < columns) {
                     __global ${type} *const at = line_at + ${x} * c_col;
                     const real_t v = RESULT(d${i}_${j}_${e}, top + ${16 * i}, left + ${x});

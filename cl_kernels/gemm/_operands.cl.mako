@@ -1,18 +1,18 @@
 ## The places of a product's operands, whose parameters portable_gpu.ops.gemm.operands declares.  Offsets and strides
-## count elements; any sign, zero too.
+## count elements, and may be negative or zero.
 ##
-##   locate(names, rank, index)    a += a_offset + sum of (place on axis) * a_batchN, for each name
-##   walk(names, rank, index)      the same without the offset
+##   locate(names, rank, index)     a += a_offset + sum over batch axes N of (index along N) * a_batchN, for each name
+##   advance(names, rank, index)    the same without a_offset
 ## rank: number of batch axes.  index: a C expression, the product's number in the batch.  `axes`
 ## (portable_gpu.codegen.axes) writes the index along each axis, and the offset, as C expressions.
 <%def name="locate(names, rank, index)">
 % for name in names:
     ${name} += ${name}_offset;
 % endfor
-${walk(names, rank, index)}
+${advance(names, rank, index)}
 </%def>
 
-<%def name="walk(names, rank, index)">
+<%def name="advance(names, rank, index)">
 % if rank:
     {
         const long batch_item = ${index};

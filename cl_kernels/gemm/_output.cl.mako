@@ -45,18 +45,20 @@ ${direct(tile, widths[-1])}\
     ${"}" * (len(widths) - 1)}
 </%def>
 
-## If C has a reader (_gather), the offsets of a work-item's rows (or columns: reader.side) are computed once.
+## If C has a reader (_gather): each work-item stores its sums one by one, and computes the offsets of its rows (or
+## columns: reader.side) once.
 <%def name="gathered(tile)"><% side = problem.c.reader.side %>
     const int first_s = (int)first_${side} + item_${side};
 % for s in offsets_of(tile, side):
     const long c_at${s} = ${gather.offset("c", problem.c.reader, f"(first_s + {s})")};
 % endfor
-% for acc, row, first_col in tile.sums():
+% for acc, row, block_col in tile.sums():
 % for j in range(tile.width_n):
     {
-        const long row = first_row + item_row + ${row}, col = first_col + item_col + ${first_col + j};
+        const long row = first_row + item_row + ${row}, col = first_col + item_col + ${block_col + j};
         if (row < m && col < n)
-            STORE(c + (${f"c_at{row} + col * c_col" if side == "row" else f"row * c_row + c_at{first_col + j}"}),
+<% offset = f"c_at{row} + col * c_col" if side == "row" else f"row * c_row + c_at{block_col + j}" %>\
+            STORE(c + (${offset}),
                 RESULT(${acc}${component(tile.width_n, j)}, row, col));
     }
 % endfor
@@ -66,10 +68,10 @@ ${direct(tile, widths[-1])}\
 <%! offsets_of = lambda tile, side: dict.fromkeys(
     row if side == "row" else col + j for _, row, col in tile.sums() for j in range(tile.width_n)) %>
 
-## For each i, row i of every work-item is copied to local memory, one line for a row of C, so that neighbouring
+## For each i, the i-th row of every work-item is copied to local memory, one line for a row of C, so that neighbouring
 ## work-items store neighbouring elements:
 ##
-##   line | columns 0 to tile_n - 1 |      tile_m / item_m lines: of lanes one below the other, warp by warp
+##   line | columns 0 to tile_n - 1 |      tile_m / item_m lines: lanes_m of the first row of warps, then of the next
 ##
 <%def name="repacked(tile, policy)">
     __local value_t *lines = (__local value_t *)local_memory;
@@ -80,9 +82,9 @@ ${direct(tile, widths[-1])}\
 % endfor
     barrier(CLK_LOCAL_MEM_FENCE);
     for (int e = t; e < ${tile.lines * policy.tile_n}; e += ${policy.group_size}) {
-        const int of_line = e / ${policy.tile_n};
-        const long row = first_row + of_line / ${tile.lanes_m} * ${tile.warp_m}
-            + of_line % ${tile.lanes_m} * ${tile.width_m} + ${tile.row(i)};
+        const int line_of_e = e / ${policy.tile_n};
+        const long row = first_row + line_of_e / ${tile.lanes_m} * ${tile.warp_m}
+            + line_of_e % ${tile.lanes_m} * ${tile.width_m} + ${tile.row(i)};
         const long col = first_col + e % ${policy.tile_n};
         if (row < m && col < n${triangle.only(problem, 'row', 'col')})
             STORE(c + row * c_row + col * c_col, RESULT(lines[e], row, col));

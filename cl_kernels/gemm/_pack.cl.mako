@@ -37,10 +37,10 @@ static inline void store_square(__global real_t *to, int stride, ${r}4 a, ${r}4 
     minus = "-" if operand.conj else ""
     def components(x, w):
         """The expressions of re, and of im where the product is complex, of w elements that x holds."""
-        re, im = (f"{x}.even", f"{minus}{x}.odd") if e.complex else (x, None)
-        cast = f"CONVERT({compute.real}{w}, "
-        zero = f"({compute.real}{w})(0)"
-        return [f"{cast}{re})", f"{cast}{im})" if im else zero][: compute.components]
+        type = f"{compute.real}{w}"
+        if not e.complex:
+            return [f"CONVERT({type}, {x})", f"({type})(0)"][: compute.components]
+        return [f"CONVERT({type}, {x}.even)", f"CONVERT({type}, {minus}{x}.odd)"]
 %>
 // Pack the lanes from `first` on, one element at a time.
 static inline void ${name}_scalar(__global const ${e.name}_t *source, long lane_stride,

@@ -14,6 +14,7 @@
     over = {"any": "over", "lower": "0"}.get(triangle)
     under = {"any": "under", "upper": "0"}.get(triangle)
     end = "end" if over else "cols"
+    # Whether sums may be stored as vectors.
     plain = c == compute and not c.complex and not problem.epilogue
 %>\
     c += row * c_row + col * c_col;
@@ -23,20 +24,21 @@
         ${f"&& row + {MR - 1} - col <= {under}" if under else ""}) {
 % for i in range(MR):
 % for j in range(NV):
-        VEC(c + ${i} * c_row + ${j * V}) = alpha
-            * c${i}_${j}_re${f" + beta * VEC(c + {i} * c_row + {j * V})" if problem.reads_c else ""};
+<% at = f"c + {i} * c_row + {j * V}" %>\
+        VEC(${at}) = alpha
+            * c${i}_${j}_re${f" + beta * VEC({at})" if problem.reads_c else ""};
 % endfor
 % endfor
         return;
     }
 % endif
     // The tile's sums, by rows of NR (of complex numbers: NR re, then NR im).
-    real_t edge[TILE];
+    real_t tile_sums[TILE];
 % for n, name in enumerate(accumulators):
-    *(lanes${V}_u *)(edge + ${n * V}) = ${name};
+    *(lanes${V}_u *)(tile_sums + ${n * V}) = ${name};
 % endfor
     for (int i = 0; i < rows; i++) {
-        const real_t *row_sums = edge + i * ${NR * C};
+        const real_t *row_sums = tile_sums + i * ${NR * C};
         __global ${c.name}_t *to = c + i * c_row;
         int j = ${f"MOST((long)skip, row + i - {under} - col)" if under else "skip"};
 % if over:

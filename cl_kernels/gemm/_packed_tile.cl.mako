@@ -13,8 +13,8 @@
 ##            row, col, rows, skip, cols, c, c_row, c_col, alpha, beta, over, under, extras)
 ##   a        packed, or in place with two strides (rows beyond the edge repeat the last row)
 ##   b        with unit stride along columns; elements `ahead` bytes further are prefetched
-##   sum      `parts` blocks of TILE sums of other steps, part_stride elements apart, which are added; unless `finish`,
-##            the sums are stored in the first block, and C is not written
+##   sum      `parts` blocks of TILE sums of other steps, part_stride elements apart, which are added to the tile's;
+##            without `finish` these are stored in the first block then, and C is not written
 ##   finish   store rows [0, rows) and columns [skip, cols) at position (row, col) of C: see _packed_output.
 ## direct: the operands whose elements have the type of the sums, and which may be read in place.
 <%namespace name="output" file="/gemm/_packed_output.cl.mako"/>
@@ -49,11 +49,11 @@ static inline void tile(
         __global const real_t *a${i} = a + (${i} < rows ? ${i} : rows - 1) * a_row;
 % endfor
         long at = 0;
-${walk(compute, policy, [f"a{i}[at]" for i in range(MR)], "at += a_step;")}\
+${sum_steps(compute, policy, [f"a{i}[at]" for i in range(MR)], "at += a_step;")}\
     } else
 % endif
     {
-${walk(compute, policy, [f"a[{i}]" for i in range(C * MR)], f"a += {C * MR};", 16 * MR * compute.itemsize)}\
+${sum_steps(compute, policy, [f"a[{i}]" for i in range(C * MR)], f"a += {C * MR};", 16 * MR * compute.itemsize)}\
     }
     for (int part = 0; part < parts; part++) {
         __global real_t *from = sum + part * part_stride;
@@ -73,7 +73,7 @@ ${output.store(problem, policy, accumulators, triangle)}\
 
 ## The loop over all steps.  values: expressions of the values of A in a step, re before im.  advance: the statement
 ## that advances to those of the next step.  ahead: the distance in bytes at which A is prefetched, or 0.
-<%def name="walk(compute, policy, values, advance, ahead=0)"><%
+<%def name="sum_steps(compute, policy, values, advance, ahead=0)"><%
     V, MR, NR, lane = policy.vector, policy.item_m, policy.item_n, compute.itemsize
     vec = f"{compute.real}{V}"
 %>\

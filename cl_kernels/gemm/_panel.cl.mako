@@ -9,8 +9,9 @@
 ##   along    the axis, "s" or "k", along which a load has `width` adjacent elements; or "either": single elements are
 ##            moved along the axis that the strides select (_either_way)
 ##   loads    the vectors that work-item t moves through the registers NAME_r0, NAME_r1 ...
-##   pairs    whether a word of local memory holds steps 2k and 2k + 1 of a row (_pairs).  A vector along k contains
-##            whole pairs; across k, two vectors (`loads_each`), one step apart, are combined into words
+##   pairs    whether a word of local memory holds steps 2k and 2k + 1 of a row (_pairs), so that `pack` is 2, not 1.  A
+##            vector along k contains whole pairs; otherwise two vectors (loads_each is 2), one step apart, are combined
+##   values   the words or elements of a vector that is stored in local memory
 ## Rows beyond the matrix repeat its last row (their results are never stored); k is filled with 0.
 <%namespace name="either_way" file="/gemm/_either_way.cl.mako"/>
 <%namespace name="element" file="/common/element.cl.mako"/>
@@ -80,12 +81,15 @@ ${(gather if panel.reader else strided).advance(panel, steps)}
 
 ## Store the registers to local memory.
 <%def name="store(panel, buffer)">
+${either_way.store(panel, buffer) if panel.along == "either" else store_vectors(panel, buffer)}
+</%def>
+<%def name="store_vectors(panel, buffer)">
 <% n, values, local = panel.name, panel.values, f"{panel.name.upper()}_LOCAL" %>
-% if panel.along == "either":
-${either_way.store(panel, buffer)}<% return STOP_RENDERING %>\
-% endif
 % for i in range(panel.loads):
-<% value = f"{n}_value({', '.join(f'{n}_r{panel.loads_each * i + half}' for half in range(panel.loads_each))})" %>\
+<%
+loaded = [f"{n}_r{panel.loads_each * i + half}" for half in range(panel.loads_each)]
+value = f"{n}_value({', '.join(loaded)})"
+%>\
 % if panel.along == "s" or values == 1:
     *(__local ${panel.value_type} *)&${local}(${buffer}, ${n}_k${i}, ${n}_s${i}) = ${value};
 % else:

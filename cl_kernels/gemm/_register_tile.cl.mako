@@ -58,9 +58,10 @@
 </%def>
 
 ## Multiply all `depth` steps of k of one pair of panels, whose first fragments are already in the registers p.  The
-## fragments of the next step are loaded to the registers q while those of this step are multiplied, and so in turn.
-## `depth` is even.  turn: statements that switch to the next pair of panels, before the last step is multiplied.
-<%def name="steps_ahead(tile, depth, turn)">
+## fragments of the next step are loaded to the registers q while those of this step are multiplied, then the roles of
+## p and q change. `depth` is even.  switch: statements that switch to the next pair of panels, before the last step is
+## multiplied.
+<%def name="steps_ahead(tile, depth, switch)">
     #pragma unroll ${tile.unroll}
     for (int s = 0; s < ${depth - 2}; s += 2) {
         ${fetch(tile, "q", "s + 1")}
@@ -70,7 +71,7 @@
     }
     ${fetch(tile, "q", depth - 1)}
     ${multiply(tile, "p")}
-    ${turn}
+    ${switch}
     ${fetch(tile, "p", 0)}
     ${multiply(tile, "q")}
 </%def>

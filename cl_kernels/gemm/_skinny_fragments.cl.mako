@@ -3,12 +3,12 @@
 ## columns and steps of k, if both operands have the same.  In the order here one load gives all elements of a lane.  If
 ## k is across the lines of w, pairs along k are combined from two loads.
 ##
-##   w_<j>_<u>, w_<r>_<h>_<u>   of the u-th step in flight: w of k's step j (across), or of row 16 r + 8 h + g (along)
-##   x_<s>_<u>                  of the u-th step in flight: x of vector 8 s + g
-##   d<i>_<s>_<r>               the r-th of four sums of the i-th 16 rows and the s-th 8 vectors
+## u numbers the steps in flight, s the sets of 8 vectors, r the 16 x blocks rows by 16:
+##   w_<j>_<u>, w_<r>_<h>_<u>   w of the lane's j-th step of k (across), or of row 16 r + 8 h + g (along)
+##   x_<s>_<u>, d<r>_<s>_<i>    x of vector 8 s + g; the i-th of four sums, in the order of the instruction
 ##
 ## elem, blocks, across, x_wide, Q: as in skinny.  In scope: g, q, warp; top, the group's first row; last, where its k
-## ends.
+## ends; sums, in local memory.
 <%!
 def sets(Q):
     """The numbers of the sets of 8 vectors; an instruction multiplies one set."""
@@ -24,13 +24,13 @@ def lines(across, blocks):
 
 def sums(blocks, Q):
     """The sums of a lane: the block of rows, the set of vectors, and the number in the instruction's result."""
-    return [(i, s, r) for i in range(blocks) for s in sets(Q) for r in range(4)]
+    return [(r, s, i) for r in range(blocks) for s in sets(Q) for i in range(4)]
 %>
 
 ## The C types and functions.  FIRSTS(a, b), SECONDS(a, b): the low, or the high, halves of two words as one word.
 <%def name="define()">\
 <% kind, lane_k = "f16" if elem.name == "f16" else "bf16", depth(across)[1] %>\
-typedef ${f"uint{blocks}" if across and blocks > 1 else "uint" if across else "uint4"} w_raw;
+typedef ${vector("uint", blocks) if across else "uint4"} w_raw;
 typedef uint${lane_k // 2} x_raw;
 #define MMA(d, a0, a1, a2, a3, b0, b1) \
     asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.${kind}.${kind}.f32 {%0, %1, %2, %3}, " \
@@ -40,8 +40,8 @@ typedef uint${lane_k // 2} x_raw;
 #define FIRSTS(a, b) ((a) & 0xffffu | (b) << 16)
 #define SECONDS(a, b) ((a) >> 16 | (b) & 0xffff0000u)
 
-// Load the lane's steps of k of one vector; those from `last` on are zeros.
-static inline x_raw x_some(__global const ushort *x, long step, long k, long last)
+// Load the lane's steps of k of one vector, one by one; those from `last` on are zeros.
+static inline x_raw x_singly(__global const ushort *x, long step, long k, long last)
 {
     uint v[${lane_k}];
     for (int j = 0; j < ${lane_k}; ++j) v[j] = k + j < last ? x[(k + j) * step] : 0;
@@ -72,13 +72,13 @@ static inline x_raw x_some(__global const ushort *x, long step, long k, long las
 </%def>
 <%def name="load(u, k, masked)">
 % for j, name in enumerate(lines(across, blocks)):
-<% place, at = (f"w + ({k} + {j}) * w_pitch", f"{k} + {j}") if across else (f"{name} + {k}", k) %>\
-        ${name}_${u} = ${f"{at} < last ? " if masked else ""}
-            *(__global const w_raw *)(${place})${" : (w_raw)(0)" if masked else ""};
+<% step, place = (f"{k} + {j}", f"w + ({k} + {j}) * w_pitch") if across else (k, f"{name} + {k}") %>\
+<% loaded = f"*(__global const w_raw *)({place})" %>\
+        ${name}_${u} = ${f"{step} < last ? {loaded} : (w_raw)(0)" if masked else loaded};
 % endfor
 % for s in sets(Q):
 % if masked or not x_wide:
-        x_${s}_${u} = x_some(x_${s}, x_step, ${k}, last);
+        x_${s}_${u} = x_singly(x_${s}, x_step, ${k}, last);
 % else:
         x_${s}_${u} = *(__global const x_raw *)(x_${s} + ${k});
 % endif
@@ -92,9 +92,9 @@ ${multiply_across(s, u) if across else multiply_along(s, u)}\
 % endfor
 </%def>
 <%def name="multiply_across(s, u)">
-% for i in range(blocks):
-<% first, second, third, fourth = (f"w_{j}_{u}{component(blocks, i)}" for j in range(4)) %>\
-        MMA(d${i}_${s}, FIRSTS(${first}, ${second}), SECONDS(${first}, ${second}), FIRSTS(${third}, ${fourth}),
+% for r in range(blocks):
+<% first, second, third, fourth = (f"w_{j}_{u}{component(blocks, r)}" for j in range(4)) %>\
+        MMA(d${r}_${s}, FIRSTS(${first}, ${second}), SECONDS(${first}, ${second}), FIRSTS(${third}, ${fourth}),
             SECONDS(${third}, ${fourth}), x_${s}_${u}.x, x_${s}_${u}.y);
 % endfor
 </%def>
@@ -108,13 +108,13 @@ ${multiply_across(s, u) if across else multiply_along(s, u)}\
 % endfor
 </%def>
 
-<%def name="define_sums()">    float ${", ".join(f"d{i}_{s}_{r} = 0" for i, s, r in sums(blocks, Q))};
+<%def name="declare_sums()">    float ${", ".join(f"d{r}_{s}_{i} = 0" for r, s, i in sums(blocks, Q))};
 </%def>
 ## Store the sums of a warp in local memory, in `sums`: for each warp, vector by vector, the 16 x blocks rows.
-<%def name="leave_sums()">\
+<%def name="store_sums()">\
     __local float *warp_sums = sums + warp * ${32 * len(sums(blocks, Q))};
-% for i, s, r in sums(blocks, Q):
-    warp_sums[(${8 * s + r % 2} + 2 * q) * ${16 * blocks}
-        + ${f"{2 * blocks} * g + {2 * i + r // 2}" if across else f"{16 * i + 8 * (r // 2)} + g"}] = d${i}_${s}_${r};
+% for r, s, i in sums(blocks, Q):
+<% row = f"{2 * blocks} * g + {2 * r + i // 2}" if across else f"{16 * r + 8 * (i // 2)} + g" %>\
+    warp_sums[(${8 * s + i % 2} + 2 * q) * ${16 * blocks} + ${row}] = d${r}_${s}_${i};
 % endfor
 </%def>

@@ -10,9 +10,10 @@
 ## This is executed by all `items` work-items that hold sums of a tile.  Those of the last group continue with the sums
 ## of all parts; the others return.
 ##
-## sums  portable_gpu.codegen.operators.Sums: their names and types      item  number of the work-item
-## slot, part, splits  the number of the tile in `partial` and `counters`, of the part, and of all parts
-## In scope: is_last, a __local uint.
+## sums     portable_gpu.codegen.operators.Sums: their names and types      item    C text, the work-item's number
+## slot     C text, the tile's number in `partial` and `counters`           part    C text, the number of the part
+## splits   C text, how many parts there are
+## In scope: partial, counters; is_last, a __local uint.
 <%def name="add_parts(sums, item, items, slot, part, splits)">
 <%
 size = sums.words * items  # words of a part

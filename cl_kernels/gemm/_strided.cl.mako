@@ -4,8 +4,8 @@
 
 ## Of load i: NAME_s<i>, NAME_k<i>, its row and its k in the panel; NAME_at<i>, its position in memory, in bytes from
 ## the panel's start; NAME_r<i>, its register, or two of them with pairs across k, for 2k and 2k + 1.  NAME_last: the
-## last row from which a load may begin.  GPUs add an unsigned 32-bit offset to an address that is the same for all
-## work-items without extra instructions.
+## last row from which a load may begin.  panel.offset_type: an unsigned 32-bit number if it suffices, because GPUs add
+## it without extra instructions to an address that is the same for all work-items.
 <%def name="place(panel, first, count, begin)">
 <% n, w, type = panel.name, panel.width, panel.offset_type %>
     ${n} += ${first} * ${n}_${panel.s_stride}${f" + {begin} * {n}_{panel.k_stride}" if begin != "0" else ""};
@@ -40,9 +40,12 @@ ${elements(panel) if ends else vectors(panel)}
 % for i in range(panel.loads):
 % for half in range(panel.loads_each):
 % for j in range(w):
-<% ahead = j if panel.along == "k" else 0 %>\
-    ${n}_r${panel.loads_each * i + half}${component(w, j)} = ${times(panel.pack, f"{n}_k{i}")} + ${ahead + half} < tail
-        ? ${n.upper()}_AT(${n}_at${i})[${j}${half * f" + {n}_{panel.k_stride}"}] : (${panel.stored_type})(0);
+<%
+step = f"{times(panel.pack, f'{n}_k{i}')} + {(j if panel.along == 'k' else 0) + half}"
+element = f"{n.upper()}_AT({n}_at{i})[{j}{half * f' + {n}_{panel.k_stride}'}]"
+%>\
+    ${n}_r${panel.loads_each * i + half}${component(w, j)} = ${step} < tail
+        ? ${element} : (${panel.stored_type})(0);
 % endfor
 % endfor
 % endfor

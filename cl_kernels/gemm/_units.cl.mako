@@ -3,7 +3,8 @@
 ##
 ##   units   | of product 0: the first `whole` tiles | part 0 of the other tiles | part 1 | ... | of product 1: ...
 ##
-## In scope: the kernel's arguments; split, policy: as in the kernel.
+## cut, the number of the other tiles, is that of all tiles less `whole`.  In scope: the kernel's arguments (units, the
+## number of units; whole, splits, k_split ...).  split, policy: as in the kernel.
 <%namespace name="triangle" file="/gemm/_triangle.cl.mako"/>
 ## An expression: the number of a unit's product in the launch.  partly: see `loop`.
 <%def name="product(problem, partly)">\
@@ -21,9 +22,10 @@ ${epilogue.result(problem)}
 
 ## STORE_PAIR(p, x, row, col, v, w) stores two neighbouring sums of a row: v at column col + x, and w right of it.  p
 ## points to (row, col), from which on `columns` columns exist.  The code is short, because the instructions of a store
-## run once a tile and are seldom in the instruction cache.  pair: "" if each sum is stored by itself; another word if
-## one access stores both, because C's rows are contiguous, aligned and of even length.  With "columns", that is true of
-## C's columns, and w is below v, at row + 1.
+## run once a tile and are seldom in the instruction cache.  pair says how both are stored:
+##   ""          by two accesses
+##   "columns"   by one, because C's columns are contiguous, aligned and of even length; w is below v, at row + 1
+##   others      by one, because C's rows are so
 <%def name="define(problem, pair, of_values=False)">
 ${results(problem, of_values)}
 % if not pair:
@@ -54,10 +56,10 @@ static inline uint packed_pair(float v, float w)
 </%def>
 
 ## The head of the loop over a group's units.  It declares first_row, first_col, k_first, part, length (elements of k),
-## steps (of `depth` elements of k), and the pointers `names` to the operands of the unit's product.  types: the types
-## to which these point.  once: whether there is one unit and no loop, because a loop needs registers.  partly: whether
-## only the tiles after the first `whole` (a kernel argument) of a product, `cut` in number, are split; then `parts` is
-## declared too.
+## steps (of `depth` elements of k), and the pointers `names` to the operands of the unit's product.  types: the C types
+## to which these point.  once: whether a group has one unit, and so no loop, which would need registers.  partly:
+## whether only the tiles after the first `whole` of a product are split, as in the picture; otherwise all are.  With
+## `partly`, cut and parts, the number of the tile's parts, are declared too.
 <%def name="loop(policy, names, types, problem, depth, once, partly=False)">
 ${pointers(names, types)}\
 % if once:
@@ -83,12 +85,12 @@ ${place(policy, problem)}\
 ${begin(names, types, problem, "first_product + " + capture(product, problem, split and partly))}
 </%def>
 
-## The building blocks of loops' heads.  pointers: the start of each operand.  place: the first row and column of
-## the tile with the number `tile`.  Tiles are numbered down bands of `band` tile rows, so that groups that run together
-## share cache lines.  begin: pointers to the operands of the product with the given number.
+## The parts of such heads, which declare: (pointers) the start of each operand; (place) first_row and first_col of the
+## tile with the number `tile`; (begin) the pointers to the operands of the product with the given number.  Tiles are
+## numbered down bands of policy.band tile rows, so that groups that run at the same time share cache lines.
 <%def name="pointers(names, types)">\
 % for name in names:
-        __global ${types[name]} *const ${name}_whole = ${name} + ${name}_offset;
+        __global ${types[name]} *const ${name}_start = ${name} + ${name}_offset;
 % endfor
 </%def>
 <%def name="place(policy, problem)">\
@@ -106,13 +108,13 @@ ${triangle.locate(problem, policy)}\
 <%def name="begin(names, types, problem, number)">\
 <%namespace name="operands" file="/gemm/_operands.cl.mako"/>
 % for name in names:
-            __global ${types[name]} *${name} = ${name}_whole;
+            __global ${types[name]} *${name} = ${name}_start;
 % endfor
-${operands.walk(names, len(problem.batch), number)}
+${operands.advance(names, len(problem.batch), number)}
 </%def>
 
-## Declare the number of a unit's product in the launch, for kernels that split k.
-<%def name="count_products(partly=False)">            const int product = ${product(problem, partly)};</%def>
+## Declare `product`, the number of the unit's product in the launch, for kernels that split k.
+<%def name="declare_product(partly=False)">            const int product = ${product(problem, partly)};</%def>
 
 ## Declare `tail`, the number of elements of the last step that exist, out of `depth`.
-<%def name="measure_tail(depth)">            const int tail = (int)(length - ${depth}l * (steps - 1));</%def>
+<%def name="declare_tail(depth)">            const int tail = (int)(length - ${depth}l * (steps - 1));</%def>

@@ -2,9 +2,9 @@
 ##
 ##   exchanged(mine, distance)            `mine` of lane (this lane ^ distance)
 ##   of_lane(mine, lane)                  `mine` of lane `lane`
-##   share_chunks(x, y, upper, distance)  a transposition of chunks of 16 bytes: two lanes, `lane` and lane + distance,
-##                                        in which `upper` is true, have x and y each.  Afterwards the first one has the
-##                                        x of both, and the second one the y of both, in the order of the lanes.
+##   share_chunks(x, y, upper, distance)  two lanes, `distance` apart, have chunks x and y of 16 bytes each.  Afterwards
+##                                        the lower lane has the x of both, and the upper one the y of both, in the
+##                                        order of the lanes.  upper: whether this is the upper lane
 ##   WARP_BARRIER()                       after it, all lanes of the warp see what they have written to local memory
 <%def name="define()">
 #define WARP_BARRIER() asm volatile("bar.warp.sync 0xffffffff;" ::: "memory")

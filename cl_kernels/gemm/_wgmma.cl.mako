@@ -33,13 +33,14 @@
 ## of asm.  transposes: the last arguments of the instruction, for 16-bit elements.
 <%def name="product(policy, kind, r, a, transposes)"><%
 sums, a_registers = policy.tile_n // 2, a.count('"r"')
-registers = ", ".join(f"%{i}" for i in range(sums))
-shape = f"m64n{policy.tile_n}k{8 if kind == 'tf32' else 16}"
-rows = "{" + ", ".join(f"%{sums + i}" for i in range(a_registers)) + "}" if a_registers else f"%{sums}"
+# The operands of asm have numbers: first the sums, then A, B and `accumulate`.
+listed = lambda first, count: "{" + ", ".join(f"%{first + i}" for i in range(count)) + "}"
+a_operand = listed(sums, a_registers) if a_registers else f"%{sums}"
 b = sums + (a_registers or 1)
+shape = f"m64n{policy.tile_n}k{8 if kind == 'tf32' else 16}"
 return (
-    f'asm volatile("//@sm_90a {{ .reg .pred p; setp.ne.b32 p, %{b + 1}, 0; '
-    f'wgmma.mma_async.sync.aligned.{shape}.f32.{kind}.{kind} {{{registers}}}, {rows}, %{b}, p, 1, 1{transposes}; }}" '
+    f'asm volatile("//@sm_90a {{ .reg .pred p; setp.ne.b32 p, %{b + 1}, 0; wgmma.mma_async.sync.aligned.'
+    f'{shape}.f32.{kind}.{kind} {listed(0, sums)}, {a_operand}, %{b}, p, 1, 1{transposes}; }}" '
     f': SUMS{r} : {a}, "l"(b), "r"(accumulate) : "memory")'
 )
 %></%def>

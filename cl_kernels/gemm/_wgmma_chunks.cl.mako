@@ -4,22 +4,27 @@
 ##   exchange()           the C functions that the others use
 ##   chunk(...)           an expression: a chunk of one row
 ##   whole_lines(...)     declare x and y, chunks of two rows
-##   load_columns(count)  declare x<i>_<first>, the element of column first + lane (beyond C: of the last column) of the
-##                        epilogue's i-th vector, if that has an element for each column; for `count` columns
-##   load_row()           declare x<i>, the element of row `row`, if the i-th vector has an element for each row
+##   load_columns(count)  of each vector of the epilogue that has an element for each column, the i-th: declare
+##                        x<i>_<first>, the element of column first + lane (beyond C: of the last column), for first =
+##                        0, 32 ... below count
+##   load_row()           declare x<i>, the element of row `row`, of those vectors that have one for each row
 ##
-## sums, r, h, j: the name of the sums; the block of 64 rows; the row of the lane's two rows; the block of 8 columns.
-## In scope: row, lane, upper, first_col, m, n; alpha; e<i>, the pointers to the epilogue's vectors.
+## sums: the name of the sums.  r: the block of 64 rows.  h: which of the lane's two rows in it.  j: the block of 8
+## columns.  In scope: row, lane, upper, first_col, m, n; alpha; e<i>, the pointers to the epilogue's vectors.
 <%namespace name="warps" file="/gemm/_warp_exchange.cl.mako"/>
 ## The lane's two adjacent results of a row in the j-th block of columns, as two arguments.  Lane q of a quad has the
 ## columns 2q and 2q + 1 of each block.
 <%def name="two_results(sums, r, h, j)"><%
-pairs = [(f"{sums}{r}_{4 * j + 2 * h + e}", f"row, first_col + lane % 4 * 2 + {8 * j + e}", e) for e in range(2)]
-if not problem.extras:
-    return ", ".join(f"RESULT({acc}, {at})" for acc, at, _ in pairs)
-value = lambda i, e: f"x{i}" if by_rows(i) else f"of_lane(x{i}_{j // 4 * 32}, lane % 4 * 2 + {j % 4 * 8 + e})"
-values = lambda e: ", ".join(value(i, e) for i in range(len(problem.extras)))
-return ", ".join(f"EPILOGUE_OF_VALUES(scaled(alpha, {acc}), {at}, {values(e)})" for acc, at, e in pairs)
+for_rows = [by_rows(i) for i in range(len(problem.extras))]
+def result(e):
+    acc, place = f"{sums}{r}_{4 * j + 2 * h + e}", f"row, first_col + lane % 4 * 2 + {8 * j + e}"
+    if not problem.extras:
+        return f"RESULT({acc}, {place})"
+    # The lane of the warp that has the elements of the epilogue's vectors for this column.
+    lane = f"lane % 4 * 2 + {j % 4 * 8 + e}"
+    values = [f"x{i}" if row else f"of_lane(x{i}_{j // 4 * 32}, {lane})" for i, row in enumerate(for_rows)]
+    return f"EPILOGUE_OF_VALUES(scaled(alpha, {acc}), {place}, {', '.join(values)})"
+return f"{result(0)}, {result(1)}"
 %></%def>
 
 ## Whether the i-th vector of the epilogue has an element for each row of C, not for each column.
@@ -27,7 +32,7 @@ return ", ".join(f"EPILOGUE_OF_VALUES(scaled(alpha, {acc}), {at}, {values(e)})" 
 extra = problem.extras[i]
 return not (extra.row if problem.transposed else extra.col)
 %></%def>
-## Of each 32 columns a lane has one element; of_lane gets those of other lanes.
+## A lane loads the element of one column in 32; of_lane gets the elements that other lanes have loaded.
 <%def name="load_columns(count)">
 % if not all(map(by_rows, range(len(problem.extras)))):
             const int last_col = (int)min(n - first_col, ${count}l) - 1;
@@ -54,7 +59,8 @@ return f"{problem.extras[i].elem.name}_load(e{i} + {at} * e{i}_{stride})"
 if width == "octets":
     pairs = ", ".join(f"packed_pair({two_results(sums, r, h, j + i)})" for i in range(4))
     return f"quad_transpose((uint4)({pairs}), lane)"
-return "as_uint4(pair_transpose((float4)(" + ", ".join(two_results(sums, r, h, j + i) for i in range(2)) + "), lane))"
+floats = ", ".join(two_results(sums, r, h, j + i) for i in range(2))
+return f"as_uint4(pair_transpose((float4)({floats}), lane))"
 %></%def>
 
 ## Declare x and y, chunks of this quad's row and of that of the quad with which it shares, in lines of 32 floats or 64

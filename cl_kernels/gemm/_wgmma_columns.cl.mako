@@ -2,11 +2,15 @@
 ## lane has which sums; sums: their name; r, h, j as there.  In scope: t, lane, above, first_row, first_col, m, n, C's
 ## pointer and strides.
 
-## Stores of 8 bytes.  Lanes of two rows exchange sums, so that each has two rows of a column: v<h> is that of the upper
-## row, w<h> that of the lower one.  `odd` is 1 in the lane that gets the right one of two columns; the rows of both
-## begin at `top`.  With 16-bit elements, two such pairs of lanes exchange sums then, so that each lane has four rows of
-## a column and stores fill whole memory sectors.  p, q: the packed rows of h = 0 and 1.  `upper` is 1 in the second
-## pair.  Its rows are 8 below those of the first pair, and its `top` is 2 below already, so 6 are added.
+## Stores of 8 bytes.  A lane has two adjacent columns of two rows (h = 0 and 1), which are 8 rows apart.  Exchanges
+## make its sums neighbours in a column:
+##
+##   1. with the lane of the adjacent row (lane ^ 4): now each has one column of both rows, v<h> of the upper row and
+##      w<h> of the lower one.  `odd` is 1 in the lane of the lower row, which gets the right column.  Both lanes' rows
+##      begin at `top`
+##   2. of 16-bit elements, with the lane of the next two rows (lane ^ 8): p and q are the packed v<h> and w<h> of h = 0
+##      and 1.  Now each lane has four rows of a column, and stores fill whole memory sectors.  `upper` is 1 in the lane
+##      that gets the rows of h = 1, which are 8 below those of the other lane; its `top` is 2 below, so 6 are added
 <%def name="eight_bytes(policy, sums, type)">
 <% halves = problem.c.elem.itemsize == 2 %>\
             const int odd = lane / 4 % 2${", upper = lane / 8 % 2" if halves else ""};

@@ -1,5 +1,6 @@
 ## A consumer of a wgmma kernel: a warpgroup multiplies the stages that have arrived, tile by tile, and stores its rows
-## of C.  Arguments as in wgmma; its variables a_base, b_base, full_base, empty_base, stage and phase are in scope.
+## of C.  policy, problem, a, types, flush, split, registers, pair, wide, by_lines: as in wgmma.  In scope, from there:
+## t; stage and phase; the addresses a_base, b_base, full_base and empty_base in local memory.
 ##
 ##   d<r>_<i>   the sums of the matrix unit: i-th sum of the work-item in the r-th block of 64 rows (see _wgmma_output)
 ##   s<r>_<i>   with `flush`: float totals, to which the d of every `flush` steps are added
@@ -20,7 +21,7 @@ totals = "s" if flush else "d"
 sums = [f"{r}_{i}" for r in range(policy.blocks) for i in range(policy.tile_n // 2)]
 outputs = ["c"] + [f"e{i}" for i in range(len(problem.extras))]
 # How C is stored (_wgmma_output): "" (pairs), "lines", "columns", or 16 bytes a lane: "octets" of halves, "fours" of
-# floats.  wide is "rows" for these, else "columns" or "".
+# floats.  `wide` is "rows" for octets and fours, else "columns" or "".
 width = "lines" if by_lines else wide
 if width and width not in ("lines", "columns"):
     width = "octets" if problem.c.elem.itemsize == 2 else "fours"

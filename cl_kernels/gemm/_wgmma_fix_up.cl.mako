@@ -1,8 +1,8 @@
 ## The fix-up of tiles of wgmma whose k is shared by several groups.  _wgmma_parts has the layout of `partial`, and
 ## declares ticket, rank, share_begin, share, longer, lists, list, from, until and tile_steps.  This is executed by all
-## consumers.  The sums of a part that is not the last one of its tile are stored for another group; the group with the
-## last part adds those of the others.  The parts of the others pass through the local memory of A's stages, from of_a
-## on, and of B's, from of_b on, in chunks of 8 sums:
+## consumers.  A group whose part is not the last one of its tile stores its sums for another group; the group with the
+## last part adds the parts of the others.  It copies these to the local memory of A's stages and, if that does not
+## suffice, of B's, in chunks of 8 sums; in_a and in_b are the places of a work-item's first chunks there:
 ##
 ##   chunk | sums 0 to 3 of work-items 0, 1, ... | sums 4 to 7 of work-items 0, 1, ... |      16 bytes each
 ##
@@ -11,8 +11,8 @@
 items = 128 * policy.consumers
 fours, chunks = len(names) // 4, len(names) // 8
 chunks_in_a = min(chunks, policy.part_capacity[0])
-places = [f"of_a + {32 * items * i}" for i in range(chunks_in_a)]
-places += [f"of_b + {32 * items * i}" for i in range(chunks - chunks_in_a)]
+places = [f"in_a + {32 * items * i}" for i in range(chunks_in_a)]
+places += [f"in_b + {32 * items * i}" for i in range(chunks - chunks_in_a)]
 %>\
             if (until < tile_steps) {
                 __global uint4 *at = (__global uint4 *)partial + ticket * ${fours * items}l + t;
@@ -25,11 +25,11 @@ places += [f"of_b + {32 * items * i}" for i in range(chunks - chunks_in_a)]
             if (from > 0) {
                 barrier_wait(ready_base, 0);
                 asm volatile("bar.sync 1, ${items};" ::: "memory");  // no consumer reads the stages any more
-                // The shares from that with the tile's first step to the one before this group's have the other parts.
+                // The other parts are those of the shares from first_share, with the tile's first step, to rank - 1.
                 const int first_share = share_of(share_begin - from, share, longer);
                 __global const uint4 *at = (__global const uint4 *)partial + (first_share * lists + list)
                     * ${fours * items}l + t;
-                const uint of_a = a_base + 16 * t${", of_b = b_base + 16 * t" if chunks_in_a < chunks else ""};
+                const uint in_a = a_base + 16 * t${", in_b = b_base + 16 * t" if chunks_in_a < chunks else ""};
 % for i, place in enumerate(places):
                 ${copy(i, place, items)}
                 COMMIT_PARTS();

@@ -9,7 +9,7 @@
 </%def>
 
 <%def name="store(policy, sums, type)">
-            __local float *block = scratch + t / 32 * 640;
+            __local float *block = scratch + t / 32 * ${16 * 40};
 % for r in range(policy.blocks):
             {
                 const long top = first_row + above * 64 + ${64 * r} + t / 32 % 4 * 16;

@@ -6,10 +6,10 @@
 ##   tile |  0   |   1   |   2   |   3   |   4   |   5    |    early, and the group that has a tile's last part
 ##        +-----------+-----------+-----------+-----------+    computes it last: it adds the parts that others
 ##                                                             have stored, in order, and stores the tile.
-## So a group waits only for groups with lower tickets (see group/waiting).  The tiles are dealt to `lists` lists in
-## turn, and the steps of each list are cut into groups / lists shares.  So the groups that have the same share of
-## different lists read at the same time what adjacent tiles have in common.  A group's ticket is rank * lists + list,
-## where `rank` is the number of its share.
+## So a group waits only for groups with lower tickets (see group/waiting).  There are `lists` lists of tiles: adjacent
+## tiles are in different lists.  The steps of each list are cut into groups / lists shares.  So the groups that have
+## the same share of different lists read at the same time what adjacent tiles have in common.  A group's ticket is
+## rank * lists + list, where `rank` is the number of its share.
 ##
 ##   partial  | the part of the group with ticket 0 | ticket 1 | ...
 ##              | words 0 to 3 of work-items 0, 1, ... | words 4 to 7 of work-items 0, 1, ... |
@@ -65,10 +65,11 @@ static inline float4 part_read(uint at)
     const int share_begin = rank * share + min(rank, longer), share_end = share_begin + share + (rank < longer);
 </%def>
 
-## The head of the loop over a group's tiles and then its parts of tiles, like `loop` of _units.  It declares from and
-## until: the first step of k of the part, and the step after its last one.  copies: whether the loop copies operands;
-## tail: whether to declare, with copies, `length`, the number of elements of k of the part.  Of the share, the steps
-## from `remaining_end` on are done.
+## The head of the loop over a group's tiles and then its parts of tiles.  It declares first_row and first_col of the
+## tile; the pointers `names` to the operands of its product, of the C types `types`; from and until, the first step of
+## k of the part and the step after its last one; and steps, their number.  copies: whether the loop copies operands;
+## then k_first, the first element of k, is declared too.  tail: whether to declare length, the elements of k of the
+## part.  Of the share, the steps from `remaining_end` on are done.
 <%def name="loop(policy, names, types, problem, depth, copies=False, tail=False)">
 ${units.pointers(names, types)}\
         int remaining_end = share_end;
@@ -101,12 +102,13 @@ ${units.begin(names, types, problem, f"first_product + tile_in_batch / ({capture
 ## share ends inside of a tile, the group has stored a part of it.  If it begins inside of a tile that ends in it, the
 ## group waits for the other parts of that tile.
 <%def name="exchange(first, copiers)">
+<% first_tile_begin = "share_begin / tile_steps * tile_steps" %>\
         if (share_end % tile_steps && t == ${first}) {
             barrier_wait(stored_base, 0);
             ${waiting.set("counters + 1 + ticket")}\
         }
-        if (share_begin % tile_steps && share_begin / tile_steps * tile_steps + tile_steps <= share_end) {
-            for (int other = share_of(share_begin / tile_steps * tile_steps, share, longer) + t - ${first};
+        if (share_begin % tile_steps && ${first_tile_begin} + tile_steps <= share_end) {
+            for (int other = share_of(${first_tile_begin}, share, longer) + t - ${first};
                 other < rank; other += ${copiers}) {
                 volatile __global uint *is_stored = counters + 1 + other * lists + list;
                 ${waiting.wait(f"!{capture(waiting.flag, 'is_stored')}")}\

@@ -1,5 +1,6 @@
 ## The producer of wgmma: it copies A and B, stage by stage, and is ahead of the consumers by up to the number of
-## stages.  Arguments as in wgmma; its variables a_base, b_base, full_base, empty_base, stage and phase are in scope.
+## stages.  policy, problem, a, b, types, pieces, split, tail: as in wgmma.  In scope, from there: t, stage, phase;
+## a_base, b_base, full_base, empty_base.
 ##
 ##   lines()   a warpgroup copies chunks of 16 bytes (see _lines, and _gathered_lines for operands that have a reader);
 ##             if values have several pieces, both operands have a reader, or neither has
@@ -24,7 +25,7 @@
 % endif
 </%def>
 
-<%def name="lines()"><% of = lambda operand: gathered if operand.reader else by_lines %>
+<%def name="lines()"><% copier = lambda operand: gathered if operand.reader else by_lines %>
         const int chunk = t % 8, line = t / 8 % ${policy.copiers // 8};
         const uint place = line * 128 + ((chunk ^ (line & 7)) << 4);  // in a stage, in bytes; the swizzle: see _wgmma
 % if split:
@@ -40,10 +41,11 @@ ${units.loop(policy, ["a", "b"], types, problem, a.depth, False)}
 % endif
 % endfor
 % if tail:
-${units.measure_tail(a.depth)}
+${units.declare_tail(a.depth)}
 % endif
-${of(a).place(a, "first_row", "m")}
-${of(b).place(b, "first_col", "n")}
+${copier(a).place(a, "first_row", "m")}
+${copier(b).place(b, "first_col", "n")}
+## a_advance, b_advance: the elements by which pointers advance after a copy; operands with a reader have none.
 % if pieces > 1:
 % if not a.reader:
             const long a_piece = a_row / ${pieces}, b_piece = b_col / ${pieces};  // distances of pieces, in elements
@@ -68,13 +70,13 @@ ${of(b).place(b, "first_col", "n")}
                 const uint to_a = a_base + stage * ${a.bytes} + place, to_b = b_base + stage * ${b.bytes} + place;
 % if tail:
                 if (step == steps - 1 && tail < ${a.depth}) {
-                    ${of(a).copy_tail(a, "to_a", "a_advance")}
-                    ${of(b).copy_tail(b, "to_b", "b_advance")}
+                    ${copier(a).copy_tail(a, "to_a", "a_advance")}
+                    ${copier(b).copy_tail(b, "to_b", "b_advance")}
                 } else
 % endif
                 {
-                    ${of(a).copy(a, "to_a", "a_advance")}
-                    ${of(b).copy(b, "to_b", "b_advance")}
+                    ${copier(a).copy(a, "to_a", "a_advance")}
+                    ${copier(b).copy(b, "to_b", "b_advance")}
                 }
                 ${arrive("full_base + 8 * stage")}
                 if (++stage == ${policy.stages}) { stage = 0; phase ^= 1; }

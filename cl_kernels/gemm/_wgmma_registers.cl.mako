@@ -7,9 +7,9 @@
 ##   row = 32 (w / 2) + 16 g1 + 8 (w % 2) + 4 g2 + 2 g0 + h
 ## so a lane reads two adjacent rows, 16 lanes read all the banks, and adjacent rows of C are stored together.
 ##
-## A wgmma's registers must not change until it is done.  So each of the four of a step has its own
-## registers.  While those of the next are read, two wgmmas are in flight, or one if the sums leave too
-## few registers.
+## The registers that hold A for a wgmma ("held") must not change until it is done, so each of the four
+## wgmmas of a step has its own.  While A for the next one is read, two wgmmas are in flight, or one if
+## the sums leave too few registers.
 <%namespace name="wgmma" file="/gemm/_wgmma.cl.mako"/>
 
 <%def name="define(policy, kind)">
@@ -22,15 +22,16 @@
 
 ## Declare held_at, the place of this work-item's pairs of rows in stage 0, in bytes of local memory.  A block of 64
 ## rows has two halves of 4096 bytes, each of 32 lines (steps of k) of 32 rows.  held_line and held_chunk: the line
-## (step q) and the chunk (four rows) of the pair; the chunk's number is xor-ed with that of the line (see _wgmma).
+## (step q) and the chunk (four rows) of the pair.  Chunk c of line l is stored at c ^ l (see _wgmma).
 <%def name="place()">
         const uint held_line = t % 4, held_chunk = lane / 16 + t / 32 % 2 * 2 + lane / 8 % 2 * 4;
         const uint held_at = a_base + above * 8192 + t / 64 % 2 * 4096 + held_line * 128
             + ((held_chunk ^ held_line) << 4) + lane / 4 % 2 * 8;
 </%def>
 
-## One step of 32 steps of k, like `multiply` of _wgmma_steps, by four instructions of 8.  release: the def that frees
-## the stage of the step before.  low, high: the lines of steps q and q + 4 of the instruction's first eight.
+## One step of the main loop (32 steps of k, by four instructions of 8), in the place of `multiply` of _wgmma_steps.
+## release: the def that frees the stage of the step before.  low, high: the addresses of the lane's pairs in the lines
+## q and q + 4 of the first eight.
 <%def name="multiply(release)">
 <% in_flight = 1 if policy.blocks * policy.tile_n > 192 else 2 %>
                     const uint low = held_at + stage * ${a.bytes}, high = (low ^ 64) + 512;

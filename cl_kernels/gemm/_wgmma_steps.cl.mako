@@ -39,7 +39,7 @@ first_instruction = (*all_pairs[0], 0)
                     if (stage == ${policy.stages}) { stage = 0; phase ^= 1; }
 </%def>
 
-## Tell the producer that the stages of step `used` are free.
+## Arrive at the `empty` barriers of the stages of the step before, which begin at stage `used`.
 <%def name="release()">
 % for piece in range(pieces):
                     if (lane == 0) barrier_arrive(empty_base + 8 * (used + ${piece}));

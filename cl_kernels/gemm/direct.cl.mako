@@ -8,7 +8,7 @@
 ## elements, lanes = 2^lanes_log2 adjacent work-items share one: lane l multiplies steps l, l + lanes, ... of k, and the
 ## first lane stores the element.
 ##
-## max_lanes  the largest number of lanes         index  a C type that counts all elements of the batch
+## max_lanes  the largest number of lanes         index  a C type that holds the number of all elements of the batch
 ## acc        Accumulator of a sum over lanes; in the kernel, the variable acc is the sum of one lane
 <%namespace name="accumulator" file="/group/accumulator.cl.mako"/>
 <%namespace name="group" file="/group/group.cl.mako"/>

@@ -66,9 +66,9 @@ void ${kernel("gemm")}
     __local ${a.local_type} *a_local = local_memory, *b_local = local_memory + ${a.local_elements};
     const int t = get_local_id(0), unit = get_group_id(0);
 ${choose_tile()}\
-    const int tiles = (int)((depth + ${K - 1}) / ${K});  // the number of steps along k
+    const int k_steps = (int)((depth + ${K - 1}) / ${K});
 % if tail:
-    const int tail = (int)(depth - ${K}l * (tiles - 1));
+    const int tail = (int)(depth - ${K}l * (k_steps - 1));
 % endif
 ${operands.locate(names, rank, "first_product + get_group_id(1)")}
 ${panel.place(a, "first_row", "m", "k_first" if split else "0")}
@@ -76,7 +76,7 @@ ${panel.place(b, "first_col", "n", "k_first" if split else "0")}
 ${registers.place(tile)}
 % if stagger:
     // The step along k at which the group begins.
-    const int start = (int)(${stagger.group}) % ${stagger.along.starts} * ${stagger.along.stride} % tiles;
+    const int start = (int)(${stagger.group}) % ${stagger.along.starts} * ${stagger.along.stride} % k_steps;
     a += ${K}l * start * a_col;
     b += ${K}l * start * b_row;
 % endif

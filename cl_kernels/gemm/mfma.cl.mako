@@ -61,7 +61,7 @@ ${units.loop(policy, ["a", "b"] + outputs, types, problem, depth, True)}
             a += k_first * a_col;
             b += k_first * b_row;
 % if tail:
-${units.measure_tail(depth)}
+${units.declare_tail(depth)}
 % endif
 ${chunks.place(a, "first_row", "m")}
 ${chunks.place(b, "first_col", "n")}
@@ -95,7 +95,7 @@ ${chunks.place(b, "first_col", "n")}
                 barrier(CLK_LOCAL_MEM_FENCE);
             }
 % if split:
-${units.count_products()}
+${units.declare_product()}
             ${split_k.add_parts(Sums([f"d{i}_{j}.s{r:x}" for i, j in squares for r in range(instruction.sums)],
                 problem.compute.real),
                            "t", policy.group_size, f"product * ({capture(triangle.area, problem)}) + tile",

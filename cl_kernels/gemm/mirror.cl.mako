@@ -19,7 +19,7 @@
 <%
 c, rank = problem.c.elem, len(problem.batch)
 lower = problem.triangle == "lower"
-outside = ">" if lower else "<"
+outside = ">" if lower else "<"  # compares col and row of an element that is written
 %>
 ${element.scalar(c)}
 
@@ -27,7 +27,7 @@ __kernel __attribute__((reqd_work_group_size(${group}, 1, 1)))
 void ${kernel("mirror")}
 {
     const long top = ${tile}l * get_group_id(1), left = ${tile}l * get_group_id(0);
-    if (${"top > left" if problem.triangle == "lower" else "left > top"}) return;
+    if (${"top > left" if lower else "left > top"}) return;
 ${operands.locate(["c"], rank, "first_product + get_group_id(2)")}
 % if group == 1:
     const long bottom = min(top + ${tile}, n), right = min(left + ${tile}, n);

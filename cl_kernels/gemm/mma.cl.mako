@@ -4,7 +4,7 @@
 ##   tile of a group: warps_m x warps_n warps, each of blocks x pairs squares of 16 x 16
 ##
 ##          columns 4q .. 4q+3 of lane % 4 = q         All work-items copy lines of A and B to local
-##          +--+--+--+--+                              memory, `stages` steps of k ahead.  Each warp
+##          +--+--+--+--+                              memory, some steps of k ahead.  Each warp
 ##   2g     |  |  |  |  |   lane / 4 = g               then reads its fragments and multiplies.  It
 ##   2g + 1 |  |  |  |  |                              reads a step's first fragments one step ahead.
 ##          +--+--+--+--+                              The picture is one square of a warp.
@@ -28,13 +28,14 @@
 <%namespace name="lines" file="/gemm/_lines.cl.mako"/>
 <%namespace name="staged" file="/gemm/_mma_stages.cl.mako"/>
 <%namespace name="mma" file="/gemm/_mma.cl.mako"/>
+<%namespace name="line_by_line" file="/gemm/_mma_lines.cl.mako"/>
 <%namespace name="output" file="/gemm/_mma_output.cl.mako"/>
 <%namespace name="stores" file="/gemm/_mma_stores.cl.mako"/>
 <%include file="/common/prelude.cl.mako"/>
 <%
 rank = len(problem.batch)
 stages, depth, group = policy.stages, a.depth, policy.group_size
-distance = stages - 2  # warps may be two steps apart
+distance = stages - 2  # the steps of k that copies are ahead: two less than stages, as warps may be two steps apart
 forms = {x.name: mma.module.form_of(a, b, x) for x in (a, b)}
 sums = [f"d{i}_{j}_{r}" for i in range(policy.blocks) for j in range(2 * policy.pairs) for r in range(4)]
 outputs = ["c"] + [f"e{i}" for i in range(len(problem.extras))]
@@ -63,7 +64,7 @@ void ${kernel("gemm")}
     const uint full_base = local_address(full), empty_base = local_address(empty);
     __local uint is_last;
 % if by_lines:
-${output.scratch(policy)}
+${line_by_line.scratch(policy)}
 % endif
     const int t = get_local_id(0), lane = t % 32, warp = t / 32, g = lane / 4, q = lane % 4;
 ${barriers.start(policy, group, group // 32)}
@@ -83,7 +84,7 @@ ${barriers.start(policy, group, group // 32)}
 ${units.loop(policy, ["a", "b"] + outputs, types, problem, depth, True, True)}
             a += k_first * a_col;
             b += k_first * b_row;
-${units.measure_tail(depth)}
+${units.declare_tail(depth)}
 ${lines.place(a, "first_row", "m")}
 ${lines.place(b, "first_col", "n")}
             const long a_advance = ${depth}l * ${"a_col" if a.across else "1"},
@@ -102,13 +103,13 @@ ${staged.first_fragments(forms)}\
                 if (lane == 0) barrier_arrive(empty_base + 8 * used);
             }
             if (parts > 1) {
-${units.count_products(True)}
+${units.declare_product(True)}
             ${split_k.add_parts(Sums(sums, "double"), "t", group, "product * cut + tile - whole", "part", "splits")}
             }
 % if store_kinds:
 ${stores.store(policy, problem, store_kinds, pair, wide, types['c'])}
 % elif by_lines:
-${output.lines(policy, problem, types['c'])}
+${line_by_line.store(policy, problem, types['c'])}
 % else:
 ${triangle.store(problem, policy, lambda: output.store(policy, pair, wide, types['c']),
     lambda: output.each(policy, problem, types['c']))}

@@ -9,12 +9,12 @@
 ##   pack    one work-item packs `chunk` steps of `group` panels
 ##           range: (work-items for A and for B, products)
 ##   tiles   one work-item computes `run` tiles of one row of tiles over its share of k, `visit` steps
-##           of each together (few if B is not packed, so that its rows are read contiguously)
-##           range: (block, panels of B / run, blocks of A's panels x together x products)
+##           of each at a time (few if B is not packed, so that its rows are read contiguously)
+##           range: (block, panels of B / run, blocks of A's panels x share_count x products)
 ##   a_packed, b_packed: whether `tiles` reads the operand packed, or in place
 ##
 ## k is divided into `splits` shares of `share` steps (the last may be short), `depth` steps in all.  One launch of
-## tiles computes `together` shares from `share0` on, each with its own sums.
+## tiles computes `share_count` shares from `share0` on, each with its own sums.
 ##
 ##   packed_a, packed_b   panel p of share s of product t starts at real ((t * splits + s) * panels + p) * share * W;
 ##                        W: reals of a step of a panel (_pack), MR * C of A, NR * C of B
@@ -66,8 +66,8 @@ void ${kernel("tiles")}
     // p: the panel of A.  part: the share's number among those of the launch.
     const long blocks = (panels_a + block - 1) / block;
     const long p = get_global_id(2) % blocks * block + get_global_id(0);
-    const long part = get_global_id(2) / blocks % together, share_index = share0 + part;
-    const long item = get_global_id(2) / blocks / together;
+    const long part = get_global_id(2) / blocks % share_count, share_index = share0 + part;
+    const long item = get_global_id(2) / blocks / share_count;
     if (p >= panels_a) return;
     const long below = row + p * ${MR} - col;  // how far the first tile's first element is below the diagonal
     const long steps_left = depth - share_index * share;

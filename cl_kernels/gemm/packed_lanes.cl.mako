@@ -8,7 +8,7 @@
 ##
 ##   scratch of a work-item   | ta: A, lines of vectors of V | tb: B | tc: C |
 ##
-## Lines in scratch are rows or columns, as in memory: those of which elements are nearer to each other.
+## Lines in scratch are the rows of a matrix or its columns: those whose elements are nearer to each other in memory.
 ## once_a, once_b: whether the operand is the same for every product, and copied once.
 ##
 ## problem: of one batch axis; a, b and c are of one real element.  V: lanes of a vector.
@@ -31,7 +31,7 @@ typedef ${e.real}${V} vec_u __attribute__((aligned(${e.itemsize})));
 
 // Copy a block of `lanes` matrices, `apart` elements apart, to scratch: `lines` lines, `line` apart, of `length`
 // elements, `step` apart; four matrices from w on at a time.  Matrices without gaps are copied as one line.
-static inline void take(const ${E} *from, long line, long step, long apart, ${E} *to, long lines, long length,
+static inline void to_scratch(const ${E} *from, long line, long step, long apart, ${E} *to, long lines, long length,
     long lanes)
 {
     if (line == length * step) length *= lines, lines = 1;
@@ -41,8 +41,8 @@ static inline void take(const ${E} *from, long line, long step, long apart, ${E}
                 lanes - w < 4 ? lanes - w : 4, length);
 }
 
-// Copy a block of matrices from scratch: the reverse of `take`.
-static inline void put(const ${E} *from, ${E} *to, long line, long step, long apart, long lines, long length,
+// Copy a block of matrices from scratch: the reverse of to_scratch.
+static inline void from_scratch(const ${E} *from, ${E} *to, long line, long step, long apart, long lines, long length,
     long lanes)
 {
     if (line == length * step) length *= lines, lines = 1;
@@ -89,12 +89,12 @@ void ${kernel("lanes")}
         const long lanes = end - product < ${V} ? end - product : ${V};
 % for x in "ab":
         if (!once_${x} || product == start)
-            take(${x} + ${x}_offset + product * ${x}_batch0, ${x}_line, ${x}_step, ${x}_batch0, t${x}, ${x}_lines,
+            to_scratch(${x} + ${x}_offset + product * ${x}_batch0, ${x}_line, ${x}_step, ${x}_batch0, t${x}, ${x}_lines,
                 ${x}_length, lanes);
 % endfor
         ${E} *to = c + c_offset + product * c_batch0;
 % if problem.reads_c:
-        take(to, c_line, c_step, c_batch0, tc, c_lines, c_length, lanes);
+        to_scratch(to, c_line, c_step, c_batch0, tc, c_lines, c_length, lanes);
 % endif
         // Tiles of 4 x 4 elements, and at the ends single rows or columns.
         for (long i = 0; i < m; i += m - i < 4 ? 1 : 4)
@@ -109,6 +109,6 @@ if (m - i ${">=" if R == 4 else "<"} 4 && n - j ${">=" if S == 4 else "<"} 4)\
                     tile_${R}_${S}(pa, ar, ac, pb, br, bc, pc, cr, cc, steps, alpha, beta);
 % endfor
             }
-        put(tc, to, c_line, c_step, c_batch0, c_lines, c_length, lanes);
+        from_scratch(tc, to, c_line, c_step, c_batch0, c_lines, c_length, lanes);
     }
 }

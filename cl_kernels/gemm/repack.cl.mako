@@ -9,7 +9,7 @@
 ## operand  Operand      rows_adjacent  whether rows, not steps of k, are adjacent in `from`
 ## elem     f16, bf16, f32 or f64    rounded  whether f32 is rounded to tf32
 ## copied   whether the elements of a chunk are adjacent and aligned in `from`, and are not converted
-## pieces   the number of pieces of a value: the value rounded to the element, the remainder rounded, and its remainder
+## pieces   the number of pieces of a value: the value rounded to `elem`, what then remains of it, rounded, and so on
 ## columns  the number of squares side by side
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="operands" file="/gemm/_operands.cl.mako"/>
@@ -43,7 +43,7 @@ static inline bits_t to_bits(float v)
     return bits;
 }
 % else:
-// Round to nearest even, but towards zero if that would overflow.
+// Round to nearest even, but towards zero where rounding up would give infinity.
 static inline bits_t to_bits(float v)
 {
     const uint bits = as_uint(v), shift = ${13 if wide else 16}, half_unit = (1u << (shift - 1)) - 1;

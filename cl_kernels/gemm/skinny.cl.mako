@@ -6,13 +6,12 @@
 ##
 ##        o -> 16 x blocks                              k -> 32
 ##    k   | lane g = 0 | g = 1 | ...                o   row g    | 8 of lane q = 0 | q = 1 | ...
-##    |   four rows of lane q = 0, then q = 1       |   row g+8
+##    |   four steps of k of q = 0, then of q = 1   |   row g+8
 ##    v 16                                          v 16 x blocks
 ##
-## lane / 4 = g, lane % 4 = q.
-##
-## The warps of a group take turns along k, with `unroll` steps in flight.  Their sums are added in local
-## memory.  With `split` the last group of a block adds the sums of its groups, in a fixed order:
+## The pictures show what the lanes 4 g + q of a warp load of w in one step.  The warps of a group have steps along k in
+## turn, policy.unroll of them in flight.  Their sums are added in local memory.  With `split` the last group of a block
+## adds the sums of its groups, in a fixed order:
 ##
 ##   partial  | part 0: vector 0: all m rows | vector 1 | ... || part 1 ...       one 32-bit word a sum
 ##
@@ -22,8 +21,8 @@
 ## policy  SkinnyPolicy       elem, out   elements of w and x, and of y         Q  the number of vectors (columns)
 ## across  as above           x_wide      whether x is read in vectors along k
 ## blocks  the number of blocks of 16 rows that a group computes
-## finish  operations on each element (see gemv/_put), or None       w_pitch, x_pitch, y_pitch   strides of lines and
-##         vectors, in elements
+## finish  operations on each element (see gemv/_put), or None
+## Arguments: w_pitch, the stride of w's lines; x_pitch, y_pitch, strides of vectors, in elements.
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="fix_up" file="/group/fix_up.cl.mako"/>
 <%namespace name="put" file="/gemv/_put.cl.mako"/>
@@ -50,9 +49,9 @@ ${put.begin(finish)}\
 ${part.bounds()}\
     const long top = (long)block * ${tile};
 ${fragments.place()}\
-${fragments.define_sums()}\
+${fragments.declare_sums()}\
 ${walk_along_k(policy.unroll)}\
-${fragments.leave_sums()}\
+${fragments.store_sums()}\
     barrier(CLK_LOCAL_MEM_FENCE);
 % if split:
     __local uint is_last;
@@ -74,7 +73,7 @@ ${fragments.leave_sums()}\
         }
     }
 % if split:
-${across_groups()}\
+${add_parts()}\
 % endif
 }
 
@@ -98,7 +97,7 @@ ${fragments.multiply(0)}\
 </%def>
 
 ## The last group of a block to finish adds the parts in order; the others return.
-<%def name="across_groups()">\
+<%def name="add_parts()">\
 ${fix_up.arrive("counters + block", "parts", "lid == 0")}\
     if (!is_last) return;
     for (uint e = lid; e < ${Q * tile}u; e += ${G}u) {

@@ -99,7 +99,7 @@ def _parameters(p: GemmProblem) -> Declared:
         buffer("real_t", "packed_b"),
         buffer("real_t", "partial", writes=True),
         *scalars("long", "m", "n", "row", "col", "over", "under", "depth", "share"),
-        *scalars("int", "splits", "share0", "together", "block", "run", "visit", "products"),
+        *scalars("int", "splits", "share0", "share_count", "block", "run", "visit", "products"),
         *scalars("int", "a_packed", "b_packed", "once_a", "once_b"),
         *scalars("long", "first"),
         *scalars("int", "parts", "finish"),
@@ -499,13 +499,14 @@ class PackedPlan(Plan):
         )  # fmt: skip
 
     def _bind_tiles(
-        self, slab: Slab, share0: int, together: int, parts: int, finish: bool
+        self, slab: Slab, share0: int, share_count: int, parts: int, finish: bool
     ) -> Launch:
         """Multiply panels of a slab.
 
         Args:
             slab: The slab.
-            share0, together: The first share, and the number of shares, each by other work-items.
+            share0, share_count: The first share, and the number of shares; each has its own
+                work-items.
             parts: The number of unfinished sums of each tile that are added first.
             finish: Whether the result is stored in C; otherwise sums remain unfinished.
         """
@@ -514,11 +515,11 @@ class PackedPlan(Plan):
         blocks = -(-panels_a // policy.block_m)
         block = -(-panels_a // blocks)
         constants = self._of_slab(slab) | {
-            "row": slab.row, "col": slab.col, "share0": share0, "together": together,
+            "row": slab.row, "col": slab.col, "share0": share0, "share_count": share_count,
             "block": block, "run": self._run, "visit": self._visit, "products": slab.products,
             "parts": parts, "finish": finish, **self._packed(), **self._band(),
         }  # fmt: skip
-        size = (block, -(-panels_b // self._run), blocks * together * slab.products)
+        size = (block, -(-panels_b // self._run), blocks * share_count * slab.products)
         return self._bind("tiles", constants, ["packed_a", "packed_b", "partial"], size)
 
     def _of_slab(self, slab: Slab) -> dict[str, int]:
