@@ -59,7 +59,9 @@ ${space.digits(f"({I})item", [("n", "batch"), ("o", f"({I})channels"), ("band", 
         ${unaligned("copy + i", V)} = (${real}${V})(0);
     const long left = max(-low2, 0L), from = max(low2, 0L), last = inside - ${read};
     for (long row = 0; row < (count - 1) * ${steps[0]} + rows_of_taps; row++) {
-        const long p1 = first * ${steps[0]} + low1 + row, at = row % ${steps[0]} * phase + row / ${steps[0]} * pitch;
+## Steps are 1 or 2; numbers here are not negative, which the compiler does not know.
+        const long p1 = first * ${steps[0]} + low1 + row;
+        const long at = (row & ${steps[0] - 1}) * phase + (row >> ${steps[0] - 1}) * pitch;
         if (p1 < 0 || p1 >= s1_size) continue;
         __global const ${E}_t *source_row = plane + p1 * s_axis1 + from;
         for (long i = 0; i < inside; i += ${read}) {
@@ -70,7 +72,7 @@ ${space.digits(f"({I})item", [("n", "batch"), ("o", f"({I})channels"), ("band", 
 % else:
 % for n, part in enumerate((".even", ".odd") if read > 1 else ("",)):
             const long from${n} = column + ${n};
-            ${unaligned(f"copy + at + from{n} % 2 * {steps[0]} * phase + from{n} / 2", read // 2 or 1)} = v${part};
+            ${unaligned(f"copy + at + (from{n} & 1) * {steps[0]} * phase + (from{n} >> 1)", read // 2 or 1)} = v${part};
 % endfor
 % endif
         }

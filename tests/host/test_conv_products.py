@@ -9,6 +9,7 @@ import pytest
 from recorded_devices import RECORDED
 
 from portable_gpu.dtypes import element
+from portable_gpu.ops.conv.im2col import products
 from portable_gpu.ops.conv.problem import ConvProblem, Direction, ImageStrides, Triple
 from portable_gpu.ops.conv.products import products_of
 from portable_gpu.ops.conv.strips import SpaceAxis
@@ -81,6 +82,22 @@ def test_steps_share_programs(
     texts = {text.key: text.name for text in variant.texts()}
     counts = Counter("gemm" if name.startswith("gemm") else name for name in texts.values())
     assert counts == programs
+
+
+def test_images_of_filters_of_one_tap_are_copied_as_one_row() -> None:
+    """The gradient of the weights copies both arrays; neither copy stops at the ends of rows."""
+    size: Triple = (1, 4, 4)
+    convolution = ConvProblem(
+        "weight", element(np.dtype(np.float32)), 2, 1, 32, 64, size, (1, 1, 1), size, (1, 1, 1),
+        (1, 1, 1), (0, 0, 0), dense(2, 32, size), dense(64, 32, (1, 1, 1)), dense(2, 64, size),
+    )  # fmt: skip
+    made = products(convolution, detect(RECORDED["PoCL"][0]), None)
+    assert made is not None
+    copies = [step[0] for step in made.steps if isinstance(step, tuple)]
+    assert [copy.channels for copy in copies if isinstance(copy, Windows)] == [32, 64]
+    for copy in copies:
+        assert isinstance(copy, Windows)
+        assert [axis.target for axis in copy.axes] == [1, 1, 16]
 
 
 def test_zeros_have_the_text_of_the_copy() -> None:

@@ -65,6 +65,7 @@ class DirectSumCosts(Figures):
         plane: A band of rows of a plane that is copied between zeros.
         plane_tap: A tap for a vector of places of such a band.
         plane_vector: A vector that is copied for it, or to results.
+        plane_half: One that is divided into its even and odd elements first, in addition.
         weight, gathered: A weight that a work-item reads in advance, and one of adjacent channels.
         place: V places of the gradient of the weights, for a block of weights.
         place_row_tap, place_edge_tap, place_load, place_build, place_wide_tap: The costs of those
@@ -94,6 +95,7 @@ class DirectSumCosts(Figures):
     plane: float
     plane_tap: float
     plane_vector: float
+    plane_half: float
     weight: float
     gathered: float
     place: float
@@ -292,10 +294,11 @@ def planes_work(kernel: ConvKernel, target: Target) -> float:
     rows = (c["lines"] - 1) * x["steps"][0] + c["rows_of_taps"]
     sums = -(-((c["lines"] - 1) * c["pitch"] + c["places2"]) // (x["together"] * x["V"]))
     stored = c["lines"] * x["divisors"][0]
-    moved = rows * -(-c["inside"] // x["read"]) + stored * -(-c["t2_size"] // x["stored"])
-    moved += c["copied"] // x["V"]
+    loaded = rows * -(-c["inside"] // x["read"])
+    moved = loaded + stored * -(-c["t2_size"] // x["stored"]) + c["copied"] // x["V"]
     work = k.plane + k.plane_tap * sums * x["together"] * prod(x["taps"])
-    return kernel.items * float(work + k.plane_vector * moved)
+    halves = k.plane_half * loaded * (x["steps"][1] > 1)
+    return kernel.items * float(work + k.plane_vector * moved + halves)
 
 
 def _lines_beyond_cache(context: Mapping[str, Any], constants: Mapping[str, int]) -> float:

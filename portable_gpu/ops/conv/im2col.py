@@ -469,7 +469,7 @@ class _StepsBuilder:
                 column, row = p.x.channel, p.y.channel
                 place = x_step if x_step is not None else 1
                 if x_step is None:
-                    axes = tuple(axes_of(q, backward=False))
+                    axes = _merged_points(axes_of(q, backward=False))
                     columns = of._columns(of.places, k, 1)
                     copy = Windows(
                         elem=p.elem, matrix=p.elem, sums=False, batch=count, channels=p.channels,
@@ -485,7 +485,7 @@ class _StepsBuilder:
                     x_at, of_x = space, 128
                     column, place = (1, self.k) if self.channels_last else (k, 1)
                 if y_step is None:
-                    axes = tuple(map(_points, q.y_size, p.y.space))
+                    axes = _merged_points(list(map(_points, q.y_size, p.y.space)))
                     columns = ColumnStrides(of.places, k, k, 1)
                     copy = Windows(
                         elem=p.elem, matrix=p.elem, sums=False, batch=count, channels=p.filters,
@@ -510,6 +510,20 @@ def _points(n: int, step: int) -> SpaceAxis:
     return SpaceAxis(
         target=n, source=n, taps=1, step=1, tap_step=1, shift=0, divisor=1, t=0, s=step, f=0,
     )  # fmt: skip
+
+
+def _merged_points(axes: Sequence[SpaceAxis]) -> tuple[SpaceAxis, ...]:
+    """Return axes of which places with a common stride that are each read once are a single row."""
+    sizes = tuple(axis.target for axis in axes)
+    step = merged(sizes, tuple(axis.s for axis in axes))
+    reads_each_once = all(
+        (axis.source, axis.taps, axis.shift) == (axis.target, 1, 0)
+        and (axis.step == 1 or axis.target == 1)
+        for axis in axes
+    )
+    if step is None or not reads_each_once:
+        return tuple(axes)
+    return _points(1, 0), _points(1, 0), _points(prod(sizes), step)
 
 
 def variants(
