@@ -69,6 +69,10 @@ class Engine(Closing):
     of this library on another queue keep their inputs until they are done.  If a command of your
     own on another queue reads a result, wait for that command before you drop the result.
 
+    A call waits for the commands that write its arrays, on any queue.  It does not wait for those
+    that read an array which it overwrites (``out=``, ``x += 1``, ``x[...] = 0``) on another queue,
+    or on its own if that is out of order: name their events in ``wait_for=`` or by ``add_event``.
+
     An engine keeps programs, plans and memory until :meth:`close`, the end of a ``with`` block, or
     the end of the last reference to it.  The state that it keeps for one of your queues is freed
     with the queue.  In a process that is forked from one that has an engine, calls raise

@@ -245,6 +245,25 @@ def test_var_of_what_nearly_overflows(engine: Engine) -> None:
     assert np.isnan(got[2:4]).all()
 
 
+@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+def test_means_of_complex_infinities(engine: Engine, dtype: str) -> None:
+    """NumPy divides by a complex count, so an infinite part makes the other part NaN."""
+    if dtype == "complex128" and not engine.target.fp64:
+        pytest.skip("the device has no double precision")
+    x = np.ones((6, 40), dtype)
+    x[0, 3], x[1, 5] = complex(np.inf, 2), complex(3, -np.inf)
+    x[2, 0], x[3, 9] = complex(np.inf, np.inf), complex(1, np.nan)
+    x[4] = np.finfo(dtype).max  # the sum overflows
+    rtol = 4 * np.finfo(dtype).eps
+    with np.errstate(all="ignore"):
+        for axis in (1, 0):
+            got, want = pg.mean(x, axis=axis, engine=engine), x.mean(axis)
+            np.testing.assert_allclose(got.real, want.real, rtol=rtol)
+            np.testing.assert_allclose(got.imag, want.imag, rtol=rtol)
+        x[4] = 1  # a variance about the first element does not overflow
+        np.testing.assert_array_equal(pg.var(x, axis=1, engine=engine), x.var(1))
+
+
 def test_var_divisors(engine: Engine) -> None:
     x = values(5, np.float64, 7)
     assert np.isinf(pg.var(x, ddof=5, engine=engine))

@@ -111,9 +111,12 @@ def sum_(name: str, x: Element, acc: Element, result: Element, divide: str = "")
     names = ("re", "im") if acc.complex else ("s",)
     small = not x.floating and x.itemsize <= 2 and not acc.floating
     lane = "int" if small else None
-    finish = ", ".join(f"{n}{divide}" for n in names)
+    finish = f"s{divide}"
     if acc.complex:
-        finish = f"({result.value})({finish})"
+        re, im = "re", "im"
+        if divide:  # by a complex count, as NumPy divides: an infinite part makes the other one NaN
+            re, im = "(re + im * 0)", "(im - re * 0)"
+        finish = f"({result.value})({re}{divide}, {im}{divide})"
 
     def update(width: int) -> str:
         parts = value_names(x, "x")
