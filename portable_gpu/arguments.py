@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from portable_gpu.errors import ArgumentError, ArgumentTypeError
+from portable_gpu.errors import ArgumentError, ArgumentTypeError, reraise_of_signal
 
 T = TypeVar("T")
 
@@ -66,7 +66,8 @@ def whole(value: Any, name: str) -> int:
     """
     try:
         return index(value)
-    except Exception:  # methods of the value may raise any exception
+    except Exception as error:  # methods of the value may raise any exception
+        reraise_of_signal(error)
         raise ArgumentTypeError(f"{name} is {shown(value)}; expected an integer") from None
 
 
@@ -147,7 +148,8 @@ def _truth(value: Any, name: str) -> Any:
         return value  # NumPy's bool has no __index__
     try:
         return index(value)
-    except Exception:  # methods of the value may raise any exception
+    except Exception as error:  # methods of the value may raise any exception
+        reraise_of_signal(error)
         raise ArgumentTypeError(f"{name} is {shown(value)}; expected True or False") from None
 
 
@@ -158,6 +160,7 @@ def shown(value: Any) -> str:
         return f"of type {kind}"
     try:
         text = repr(value)
-    except Exception:  # raised by the ``repr`` of an element
+    except Exception as error:  # raised by the ``repr`` of an element
+        reraise_of_signal(error)
         return f"of type {kind}"
     return text if len(text) <= 60 else f"a long {kind}"

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from portable_gpu.arguments import one_of, shown
-from portable_gpu.errors import DTypeError
+from portable_gpu.errors import DTypeError, reraise_of_signal
 
 
 @dataclass(frozen=True)
@@ -107,6 +107,7 @@ def as_dtype(dtype: Any, name: str = "dtype") -> np.dtype[Any]:
     try:
         result: np.dtype[Any] = np.dtype(dtype)
     except Exception as error:  # NumPy raises several types
+        reraise_of_signal(error)
         raise DTypeError(f"{name} is {shown(dtype)}, which is not a dtype: {error}") from error
     return result
 

@@ -6,6 +6,8 @@ built-in exception that NumPy users expect, so ``except ValueError`` keeps worki
 
 from __future__ import annotations
 
+import signal
+from types import CodeType
 from typing import Any
 
 from numpy.linalg import LinAlgError
@@ -19,6 +21,36 @@ except ImportError:  # NumPy before 1.25
 def how_to_install(extra: str) -> str:
     """The command that installs an extra; the library is on no index, so it names a checkout."""
     return f"pip install '.[{extra}]' in a checkout of portable_gpu"
+
+
+def is_of_signal(error: BaseException) -> bool:
+    """Whether a signal handler raised an exception, in the middle of the block that caught it."""
+    handlers = {_code_of(signal.getsignal(number)) for number in signal.valid_signals()}
+    traceback = error.__traceback__
+    while traceback is not None:
+        if traceback.tb_frame.f_code in handlers:
+            return True
+        traceback = traceback.tb_next
+    return False
+
+
+def reraise_of_signal(error: BaseException) -> None:
+    """Raise an exception that a block caught again if a signal handler raised it.
+
+    The block expects errors of files, or what the methods of a value may raise.  An exception of a
+    handler, which may come at any moment, is neither: TimeoutError is an OSError.
+    """
+    if is_of_signal(error):
+        raise error
+
+
+def _code_of(handler: Any) -> CodeType | None:
+    """The code of a signal handler in Python: a function, a partial one, a method or an object."""
+    if not callable(handler):
+        return None
+    function = getattr(handler, "func", handler)
+    code = getattr(function, "__code__", getattr(type(function).__call__, "__code__", None))
+    return code if isinstance(code, CodeType) else None
 
 
 class PortableGPUError(Exception):

@@ -16,6 +16,8 @@ from pathlib import Path
 
 from platformdirs import user_cache_path, user_config_path
 
+from portable_gpu.errors import reraise_of_signal
+
 _NAME = "portable_gpu"
 _SHARED_MEMORY = Path("/dev/shm")  # writable in many containers that are otherwise read-only
 _MIN_FREE_BYTES = 1 << 20  # a folder in which no file of this size fits is treated as read-only
@@ -124,7 +126,8 @@ def has_room(folder: Path) -> bool:
         make_private(folder)
         with tempfile.TemporaryFile(dir=folder) as file:
             file.write(bytes(_MIN_FREE_BYTES))
-    except OSError:
+    except OSError as error:
+        reraise_of_signal(error)
         return False
     return True
 
@@ -134,7 +137,8 @@ def temporary_folder() -> Path | None:
     for parent in (None, _SHARED_MEMORY):
         try:
             folder = Path(tempfile.mkdtemp(prefix=f"{_NAME}-", dir=parent))
-        except OSError:
+        except OSError as error:
+            reraise_of_signal(error)
             continue
         if has_room(folder):
             return folder

@@ -26,7 +26,7 @@ from mako.lexer import Lexer
 from mako.lookup import TemplateCollection
 from mako.template import ModuleTemplate, Template
 
-from portable_gpu.errors import RenderError
+from portable_gpu.errors import RenderError, is_of_signal
 
 
 @lru_cache(maxsize=1)
@@ -161,7 +161,7 @@ def render(name: str, **context: Any) -> str:
         cause: BaseException | None = error
         while isinstance(cause, IndexError):  # Mako may raise it while it handles another error
             cause = cause.__context__
-        if cause is not None and not isinstance(cause, Exception):
+        if cause is not None and (not isinstance(cause, Exception) or is_of_signal(cause)):
             raise cause from None  # an exception of a signal handler, such as KeyboardInterrupt
         raise RenderError(f"template {name} failed: {_describe(error)}") from error
     return _squeeze(str(text))

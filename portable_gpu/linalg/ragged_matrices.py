@@ -11,7 +11,13 @@ import numpy as np
 import pyopencl as cl
 
 from portable_gpu.dtypes import element
-from portable_gpu.errors import ArgumentError, ArgumentTypeError, DTypeError, ShapeError
+from portable_gpu.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    DTypeError,
+    ShapeError,
+    reraise_of_signal,
+)
 from portable_gpu.ops.factor.arguments import check_dtype
 from portable_gpu.ops.factor.copies import CopyPlan, CopyProblem
 from portable_gpu.ops.factor.ragged import CLASSES, RaggedMatrices
@@ -154,6 +160,7 @@ def _numbers(values: Any, name: str, count: int | None) -> _Numbers:
     try:
         result = np.asarray(values)
     except Exception as error:  # raised by the value's own methods, too
+        reraise_of_signal(error)
         raise ArgumentError(f"{name} is not a list of integers: {error}") from error
     if result.size == 0:
         result = result.astype(np.int64)

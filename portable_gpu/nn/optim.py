@@ -14,7 +14,7 @@ import numpy as np
 from portable_gpu.arguments import finite, flag, of_kind, real_number
 from portable_gpu.codegen.operators import BinaryOp
 from portable_gpu.dtypes import element
-from portable_gpu.errors import ArgumentError, ArgumentTypeError
+from portable_gpu.errors import ArgumentError, ArgumentTypeError, reraise_of_signal
 from portable_gpu.nn.parameter import ModuleParameter, as_parameters, clear, flattened, gradients
 from portable_gpu.ops.elementwise import elementwise
 from portable_gpu.ops.optim.api import (
@@ -85,7 +85,8 @@ class Optimizer:
         """Take parameters, or a list of dictionaries with ``params`` and options of their own."""
         try:
             listed = [params] if isinstance(params, (ModuleParameter, Mapping)) else list(params)
-        except Exception:  # raised by the value's own methods, too
+        except Exception as error:  # raised by the value's own methods, too
+            reraise_of_signal(error)
             listed = [params]
         if not any(isinstance(one, Mapping) for one in listed):
             listed = [{"params": listed}]

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from portable_gpu.arguments import of_kind
-from portable_gpu.errors import ArgumentError, ShapeError
+from portable_gpu.errors import ArgumentError, ShapeError, reraise_of_signal
 from portable_gpu.ops.elementwise import elementwise
 from portable_gpu.runtime.array import Array
 from portable_gpu.runtime.engine import Engine
@@ -223,7 +223,8 @@ def as_parameters(values: Any, name: str = "parameters") -> list[ModuleParameter
     """
     try:
         listed = [values] if isinstance(values, ModuleParameter) else list(values)
-    except Exception:  # raised by the value's own methods, too
+    except Exception as error:  # raised by the value's own methods, too
+        reraise_of_signal(error)
         listed = [values]
     for parameter in listed:
         of_kind(parameter, ModuleParameter, f"an element of {name}", "a portable_gpu.nn.Parameter")

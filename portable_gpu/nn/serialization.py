@@ -17,7 +17,7 @@ import numpy as np
 
 from portable_gpu.arguments import of_kind
 from portable_gpu.dtypes import bfloat16
-from portable_gpu.errors import ArgumentError
+from portable_gpu.errors import ArgumentError, reraise_of_signal
 
 _SUFFIXES = (".npz", ".safetensors")
 #: The largest header of a safetensors file; the format's own limit.
@@ -127,6 +127,7 @@ def _check_npy(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, nbytes: int) ->
     except OSError:  # of the disk
         raise
     except Exception as error:  # NumPy's and Python's parsers have many
+        reraise_of_signal(error)
         raise ValueError(
             f"the header of {entry.filename} is damaged: {type(error).__name__}: {error}"
         ) from error

@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 from portable_gpu import folders
+from portable_gpu.errors import reraise_of_signal
 
 CACHE_VARIABLE = "PORTABLE_GPU_CACHE"
 #: The largest program that is kept; programs have about 0.1 MB today.
@@ -65,11 +66,13 @@ class DiskCache:
         except folders.UntrustedError as error:
             _warn(str(self.folder), str(error))
             return None
-        except OSError:
+        except OSError as error:
+            reraise_of_signal(error)
             return None
         try:
             content = folders.read_own(path, LARGEST)
-        except OSError:  # absent, or not trusted: the next write replaces it
+        except OSError as error:  # absent, or not trusted: the next write replaces it
+            reraise_of_signal(error)
             return None
         magic, digest, payload = _parts(content)
         if magic != _MAGIC or digest != _digest(key, payload):
@@ -94,6 +97,7 @@ class DiskCache:
                     os.unlink(temporary)
                 raise
         except OSError as error:
+            reraise_of_signal(error)
             _warn(str(self.folder), str(error))
             return
         self._unswept = None if self._unswept is None else self._unswept + len(payload)

@@ -9,7 +9,12 @@ from typing import TYPE_CHECKING, Any
 import pyopencl as cl
 
 from portable_gpu.arguments import of_kind, shown
-from portable_gpu.errors import ArgumentTypeError, ContextMismatchError, UnsupportedError
+from portable_gpu.errors import (
+    ArgumentTypeError,
+    ContextMismatchError,
+    UnsupportedError,
+    reraise_of_signal,
+)
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.targets import Target
 
@@ -88,7 +93,8 @@ def events_of(wait_for: Any) -> list[cl.Event]:
         return []
     try:
         events = list(wait_for)
-    except Exception:  # raised by the value's own methods, too
+    except Exception as error:  # raised by the value's own methods, too
+        reraise_of_signal(error)
         raise ArgumentTypeError(
             f"wait_for is {shown(wait_for)}; expected a list of events"
         ) from None

@@ -11,9 +11,10 @@ PoCL reads its files then.  So a process checks entries before it builds its fir
 start of the machine all are checked once, at 80 us an entry.  Later checks read the entries that
 changed after the last check or in the hour before it; the others take 15 us.  The hour is needed
 because a file may still be written, and because a loss of power takes what is not on the disk yet.
-A mark in PoCL's folder has the time of the last check, and of the machine's start.  One damage is
-not found: a library that is overwritten in place more than an hour after PoCL made it, while the
-machine runs.  PoCL itself never does that.
+A mark in PoCL's folder has the time of the last check, and of the machine's start.  Two kinds of
+damage are not found: a library that is overwritten in place more than an hour after PoCL made it,
+while the machine runs, which PoCL itself never does; and changed bytes in a file that keeps its
+structure.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from io import FileIO
 from pathlib import Path
 from typing import Literal
 
+from portable_gpu.errors import reraise_of_signal
 from portable_gpu.runtime.pocl_cache import folder
 
 _NAMED = re.compile(rb"\b([A-P]{2}/[A-P]{37})\0")
@@ -104,7 +106,8 @@ def _boot() -> str:
     """The name of the machine's last start; empty where the system has none."""
     try:
         return _BOOT_ID.read_text()
-    except OSError:
+    except OSError as error:
+        reraise_of_signal(error)
         return ""
 
 
@@ -113,7 +116,8 @@ def _last_check(mark: Path, boot: str) -> float:
     try:
         is_of_this_boot = boot != "" and mark.read_text() == boot
         checked = mark.stat().st_mtime
-    except (OSError, ValueError):
+    except (OSError, ValueError) as error:
+        reraise_of_signal(error)
         return 0.0
     return checked if is_of_this_boot and checked <= time.time() else 0.0
 
@@ -130,7 +134,8 @@ def _has_changed(entry: str, since: float) -> bool:
                 for item in found
                 if item.name != _ACCESSED
             )
-    except OSError:  # another process is removing it, or it is no folder
+    except OSError as error:  # another process is removing it, or it is no folder
+        reraise_of_signal(error)
         return True
 
 
@@ -149,7 +154,8 @@ def _files(folder: str) -> Iterator[str]:
     try:
         with os.scandir(folder) as found:
             entries = list(found)
-    except OSError:
+    except OSError as error:
+        reraise_of_signal(error)
         return
     for entry in entries:
         if entry.name.endswith((".bc", ".so")):
@@ -165,7 +171,8 @@ def _is_intact(path: str) -> bool:
             return (_is_bitcode if path.endswith(".bc") else _is_library)(file)
     except FileNotFoundError:
         return True
-    except OSError:
+    except OSError as error:
+        reraise_of_signal(error)
         return False
 
 

@@ -21,6 +21,8 @@ from pathlib import Path
 
 import pyopencl as cl
 
+from portable_gpu.errors import reraise_of_signal
+
 _UNKNOWN = "generic"
 _OF_UNKNOWN = re.compile(rf"(PoCL HSTR: (?:pthread|basic)-x86_64-\S*-){_UNKNOWN}$")
 #: Names that LLVM knows, and what the processor must have for each.
@@ -64,7 +66,8 @@ def _read(memory: int, place: int, count: int) -> bytes:
     """Bytes of this process; none where it has no memory."""
     try:
         return os.pread(memory, count, place)
-    except (OSError, OverflowError):
+    except (OSError, OverflowError) as error:
+        reraise_of_signal(error)
         return b""
 
 
@@ -73,7 +76,8 @@ def _name() -> str:
     """The first name of the table whose instructions the processor has."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
+    except OSError as error:
+        reraise_of_signal(error)
         lines = []
     flags = next((set(line.split()) for line in lines if line.startswith("flags")), set())
     return next(name for name, needed in _NAMES.items() if needed <= flags)

@@ -9,7 +9,13 @@ from typing import Any
 import numpy as np
 
 from portable_gpu.arguments import one_of, shown
-from portable_gpu.errors import ArgumentError, ArgumentTypeError, AxisError, ShapeError
+from portable_gpu.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    AxisError,
+    ShapeError,
+    reraise_of_signal,
+)
 from portable_gpu.ops.fft.convolve import OutputRegion
 from portable_gpu.runtime.views import Shape
 
@@ -72,7 +78,8 @@ def _axes(axes: Any, ndim: int) -> list[int]:
         return list(range(ndim))
     try:
         listed = [index(axes)] if np.ndim(axes) == 0 else [index(axis) for axis in axes]
-    except Exception:  # the methods of the argument may raise anything
+    except Exception as error:  # the methods of the argument may raise anything
+        reraise_of_signal(error)
         raise ArgumentTypeError(f"axes is {shown(axes)}; expected whole numbers") from None
     if not listed:
         raise ArgumentError("when provided, axes cannot be empty")

@@ -8,7 +8,13 @@ import numpy as np
 import scipy.sparse
 
 from portable_gpu.arguments import shown
-from portable_gpu.errors import ArgumentError, ArgumentTypeError, DTypeError, ShapeError
+from portable_gpu.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    DTypeError,
+    ShapeError,
+    reraise_of_signal,
+)
 
 Values = np.ndarray[Any, np.dtype[Any]]
 #: The dtypes of factors; integers and booleans are converted to float64.
@@ -51,6 +57,7 @@ def parts_of(A: Any) -> tuple[str, Values, Values, Values]:
         if padded:
             A.eliminate_zeros()
     except Exception as error:  # formats raise different types for arrays that do not fit
+        reraise_of_signal(error)
         raise ArgumentError(f"A is a damaged matrix of the format {A.format}: {error}") from error
     for index in (A.row, A.col):
         if index.shape != A.data.shape or index.dtype.kind not in "iu":
@@ -126,7 +133,8 @@ def factor_dtype(dtype: Any) -> np.dtype[Any]:
     """Return `dtype` as a NumPy dtype; raise if it is not supported."""
     try:
         kind: np.dtype[Any] | None = np.dtype(dtype)
-    except Exception:  # objects that are not dtype raise different types
+    except Exception as error:  # objects that are not dtype raise different types
+        reraise_of_signal(error)
         kind = None
     if kind is None or kind not in DTYPES or dtype is None:  # None equals float64 for NumPy
         accepted = ", ".join(map(str, DTYPES))

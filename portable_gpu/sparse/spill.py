@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from portable_gpu.errors import ArgumentError, SpillError
+from portable_gpu.errors import ArgumentError, SpillError, reraise_of_signal
 
 _Values = np.ndarray[Any, np.dtype[Any]]
 
@@ -48,6 +48,7 @@ class Spill:
             if self.nbytes and hasattr(os, "posix_fallocate"):
                 os.posix_fallocate(self._file.fileno(), 0, self.nbytes)
         except OSError as error:
+            reraise_of_signal(error)
             raise SpillError(error.errno, f"{self._described}: {error.strerror}") from error
 
     def write(self, start: int, values: _Values) -> None:
@@ -80,6 +81,7 @@ class Spill:
             try:
                 done = move(self._file.fileno(), data, at)
             except OSError as error:
+                reraise_of_signal(error)
                 raise SpillError(error.errno, f"{self._described}: {error.strerror}") from error
             if not done:
                 raise SpillError(0, f"{self._described}: {data.size} bytes are missing")
@@ -101,8 +103,8 @@ def _without_name(folder: str) -> io.FileIO:
         flags = nameless | os.O_RDWR | os.O_CLOEXEC
         try:
             return next(map(io.FileIO, map(os.open, [folder], [flags], [0o600]), ["r+b"]))
-        except OSError:  # the file system does not support O_TMPFILE
-            pass
+        except OSError as error:  # the file system does not support O_TMPFILE
+            reraise_of_signal(error)
     path = os.path.join(folder, f"portable_gpu-{secrets.token_hex(16)}")  # noqa: PTH118
     try:
         file = io.FileIO(path, "x+b", opener=partial(os.open, mode=0o600))

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from portable_gpu.arguments import shown
-from portable_gpu.errors import ArgumentError
+from portable_gpu.errors import ArgumentError, reraise_of_signal
 from portable_gpu.sparse.compiled import compiled, inner
 from portable_gpu.sparse.elimination import Elimination, postorder
 from portable_gpu.sparse.graph import Int32, Int64
@@ -104,7 +104,8 @@ def relaxation(relax: Any) -> tuple[_Float64, _Float64]:
     """Return the columns and the shares of `relax`; raise if they are not valid."""
     try:
         pairs = np.array([(float(limit), float(share)) for limit, share in relax])
-    except Exception:  # raised by the value's own methods, too
+    except Exception as error:  # raised by the value's own methods, too
+        reraise_of_signal(error)
         pairs = np.array([[np.nan, np.nan]])
     pairs = pairs.reshape(-1, 2)
     if not ((pairs[:, 0] >= 0) & (pairs[:, 1] >= 0) & (pairs[:, 1] <= 1)).all():

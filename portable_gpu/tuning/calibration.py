@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from portable_gpu import folders
-from portable_gpu.errors import PortableGPUError, TuningFileError
+from portable_gpu.errors import PortableGPUError, TuningFileError, reraise_of_signal
 from portable_gpu.targets import Target
 from portable_gpu.tuning.figures import for_any
 from portable_gpu.tuning.store import replace_json
@@ -158,14 +158,15 @@ def exclusive() -> Iterator[None]:
     try:
         file = path.open("a", encoding="utf-8")
     except OSError as error:
+        reraise_of_signal(error)
         raise PortableGPUError(f"{path} cannot be written: {error.strerror}") from error
     with file:
         try:
             _lock(file.fileno())
         except (BlockingIOError, PermissionError) as error:
             raise PortableGPUError("another calibration is running; try again later") from error
-        except OSError:
-            pass  # a file system without locks
+        except OSError as error:  # a file system without locks
+            reraise_of_signal(error)
         yield
 
 
@@ -187,6 +188,7 @@ def _existing_file() -> Path:
     try:
         folders.make_private(path.parent)
     except OSError as error:
+        reraise_of_signal(error)
         raise PortableGPUError(f"{path.parent} cannot be made: {error.strerror}") from error
     return path
 
@@ -219,6 +221,7 @@ def _read(path: Path) -> dict[tuple[str, str], Calibration]:
     except FileNotFoundError:
         raise
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        reraise_of_signal(error)
         raise TuningFileError(repr(error)) from error
     return {calibration.key: calibration for calibration in read}
 

@@ -19,7 +19,7 @@ from typing import Any, Generic, TypeVar
 
 from portable_gpu import folders
 from portable_gpu.dtypes import Element
-from portable_gpu.errors import PolicyError, TuningFileError
+from portable_gpu.errors import PolicyError, TuningFileError, reraise_of_signal
 from portable_gpu.targets import Target
 from portable_gpu.tuning.policy import Policy
 
@@ -172,7 +172,8 @@ def _may_exist(path: Path) -> bool:
         path.stat()
     except (FileNotFoundError, NotADirectoryError):
         return False
-    except OSError:  # the folder cannot be searched: reading reports why
+    except OSError as error:  # the folder cannot be searched: reading reports why
+        reraise_of_signal(error)
         return True
     return True
 
@@ -198,5 +199,6 @@ def read_rows(path: Path) -> list[Mapping[str, Any]]:
                 if not isinstance(value, dict):
                     raise ValueError(f"{name} is not an object")
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        reraise_of_signal(error)
         raise TuningFileError(repr(error)) from error
     return list(rows)

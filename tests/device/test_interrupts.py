@@ -8,10 +8,13 @@ would get that memory, and checks them when everything has ended.
 from __future__ import annotations
 
 import gc
+import os
 import signal
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -19,15 +22,19 @@ import numpy as np
 import pyopencl as cl
 import pyopencl.array as cla
 import pytest
+import scipy.sparse as sp
 from interruptions import Interrupted, handler, interrupted, stop
 
 import portable_gpu as pg
+from portable_gpu import folders
 from portable_gpu.codegen import source
 from portable_gpu.ops.registry import CATALOGUE
+from portable_gpu.runtime.disk_cache import DiskCache
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.launch import Launch
 from portable_gpu.runtime.recording import Kernels
 from portable_gpu.targets import example_target
+from portable_gpu.tuning.table import read_rows
 
 pytestmark = pytest.mark.skipif(
     not hasattr(signal, "setitimer"), reason="this system has no timer that raises a signal"
@@ -246,6 +253,72 @@ def test_an_exception_of_a_handler_comes_through(engine: Engine) -> None:
 
     with pytest.raises(TimeoutError):
         pg.sum(Array())
+
+
+class Slow:
+    """A value during whose conversion a signal comes."""
+
+    def _value(self, *_: Any, **__: Any) -> Any:
+        signal.raise_signal(signal.SIGALRM)
+        return 0
+
+    __index__ = __float__ = __iter__ = __array__ = _value
+    dtype = property(_value)
+
+
+LAPLACIAN = sp.csr_array(sp.diags_array([4.0, 4.0, 4.0]))
+CONVERSIONS: dict[str, Callable[[], Any]] = {
+    "axis": lambda: pg.sum(X, axis=Slow()),
+    "axes": lambda: pg.sum(X, axis=(0, Slow())),
+    "keepdims": lambda: pg.sum(X, keepdims=Slow()),
+    "dtype": lambda: pg.sum(X, dtype=Slow()),
+    "ddof": lambda: pg.var(X, ddof=Slow()),
+    "array": lambda: pg.sum(Slow()),
+    "wait_for": lambda: pg.sum(X, wait_for=Slow()),
+    "n": lambda: pg.fft.fft(X, n=Slow()),
+    "axes of a convolution": lambda: pg.signal.fftconvolve(X, X, axes=[Slow()]),
+    "relax": lambda: pg.sparse.analyze(LAPLACIAN, relax=Slow()),
+    "ordering": lambda: pg.sparse.analyze(LAPLACIAN, Slow()),
+    "dtype of a factor": lambda: pg.sparse.cholesky(LAPLACIAN, dtype=Slow()),
+    "offset": lambda: pg.linalg.ragged.Ragged(X[0], [2], offsets=Slow()),
+    "a shape": lambda: pg.nn.conv2d_input(Slow(), ONES[:2, :2, None, None], X),
+    "parameters": lambda: pg.nn.SGD(Slow(), 0.1),
+}
+
+
+class Alarm:
+    """A signal handler that is an object, with the usual exception; TimeoutError is an OSError."""
+
+    def __call__(self, *_: Any) -> None:
+        raise TimeoutError("30 s are over")
+
+    def ring(self, *_: Any) -> None:
+        raise TimeoutError("30 s are over")
+
+
+@pytest.mark.parametrize("name", CONVERSIONS)
+def test_an_exception_of_a_handler_in_a_conversion(engine: Engine, name: str) -> None:
+    """It is not reported as an error of the argument."""
+    of_object = Alarm()
+    for of_signal in (of_object, of_object.ring, partial(of_object.ring, 0)):
+        with handler(of_signal), pytest.raises(TimeoutError):
+            CONVERSIONS[name]()
+
+
+def test_an_exception_of_a_handler_in_file_calls(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """It is not taken for an error of the file."""
+    cache = DiskCache(tmp_path)
+    cache.write("a", b"x")
+    monkeypatch.setattr(folders, "read_own", Slow()._value)
+    with handler(Alarm()):
+        for read in (lambda: cache.read("a"), lambda: read_rows(tmp_path / "rows.json")):
+            with pytest.raises(TimeoutError):
+                read()
+        monkeypatch.setattr(os, "replace", Slow()._value)
+        with pytest.raises(TimeoutError):
+            cache.write("b", b"x")
 
 
 def test_a_failing_launch_leaves_nothing_behind(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from portable_gpu.arguments import integers, shown, whole
-from portable_gpu.errors import ArgumentError, ArgumentTypeError, ShapeError
+from portable_gpu.errors import ArgumentError, ArgumentTypeError, ShapeError, reraise_of_signal
 from portable_gpu.ops.conv.problem import Triple
 from portable_gpu.runtime.views import Shape
 
@@ -61,7 +61,8 @@ def whole_shape(value: Any, name: str, rank: int, least: int) -> Shape:
     """
     try:
         extents = tuple(value)
-    except Exception:  # raised by the value's own methods, too
+    except Exception as error:  # raised by the value's own methods, too
+        reraise_of_signal(error)
         raise ArgumentTypeError(f"{name} is {shown(value)}; expected a shape") from None
     shape = tuple([whole(n, name) for n in extents])
     if not least <= len(shape) <= rank + 2 or min(shape, default=0) < 0:

@@ -12,7 +12,14 @@ import pyopencl as cl
 
 from portable_gpu.arguments import flag, one_of, shown
 from portable_gpu.dtypes import element, is_bfloat16
-from portable_gpu.errors import ArgumentError, ArgumentTypeError, AxisError, DTypeError, ShapeError
+from portable_gpu.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    AxisError,
+    DTypeError,
+    ShapeError,
+    reraise_of_signal,
+)
 from portable_gpu.ops.fft.problem import FftProblem, TransformKind
 from portable_gpu.ops.fft.variants import make_plan
 from portable_gpu.ops.operation import CallArguments, Invocation, Operation
@@ -180,7 +187,8 @@ def whole_numbers(values: Any, name: str) -> tuple[int, ...] | None:
     several = values if isinstance(values, (tuple, list, range)) else (values,)
     try:
         integers = tuple([index(value) for value in several])
-    except Exception:  # methods of the value may raise any exception
+    except Exception as error:  # methods of the value may raise any exception
+        reraise_of_signal(error)
         integers = None
     if integers is None or any(isinstance(value, bool) for value in several):
         raise ArgumentTypeError(f"{name} is {shown(values)}; expected whole numbers")

@@ -14,7 +14,7 @@ from portable_gpu.arguments import of_kind, shown
 from portable_gpu.codegen.expression import check_name
 from portable_gpu.codegen.operators import BinaryOp, Map
 from portable_gpu.dtypes import as_dtype
-from portable_gpu.errors import ArgumentError, ArgumentTypeError, ShapeError
+from portable_gpu.errors import ArgumentError, ArgumentTypeError, ShapeError, reraise_of_signal
 from portable_gpu.ops.reduce import call
 from portable_gpu.ops.reduce.call import Axes, one_axis, run
 from portable_gpu.runtime.array import DEVICE_KINDS
@@ -475,7 +475,8 @@ def _number(value: Any, name: str) -> float:
     try:
         number = float("inf") if isinstance(value, int) and abs(value) > 1 << 1000 else float(value)
         is_number = not isinstance(value, (str, bytes, bytearray))  # which float() reads
-    except Exception:  # raised by the value's own methods, too
+    except Exception as error:  # raised by the value's own methods, too
+        reraise_of_signal(error)
         is_number = False
     if not is_number:
         raise ArgumentTypeError(f"{name} is {shown(value)}; expected a number")

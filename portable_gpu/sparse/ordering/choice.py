@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from portable_gpu.arguments import one_of, shown
-from portable_gpu.errors import ArgumentError, UnsupportedError
+from portable_gpu.errors import ArgumentError, UnsupportedError, reraise_of_signal
 from portable_gpu.side_by_side import Task, work_off
 from portable_gpu.sparse.elimination import eliminate, levels
 from portable_gpu.sparse.graph import Graph, Int32
@@ -116,7 +116,8 @@ def _checked(ordering: Any, n: int) -> Int32:
     """Return the permutation that the user gave as int32; raise if it is none."""
     try:
         perm = np.asarray(ordering)
-    except Exception:  # NumPy raises several types; so do the value's own methods
+    except Exception as error:  # NumPy raises several types; so do the value's own methods
+        reraise_of_signal(error)
         perm = np.empty(0)
     if perm.shape != (n,) or perm.dtype.kind not in "iu":
         raise ArgumentError(
