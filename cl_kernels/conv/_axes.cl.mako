@@ -12,8 +12,9 @@
 ##   channels, targets, sources      all channels of t; channels of t, and of s, in a group of the convolution
 ##   step, tap_step, shift, divisor  of each axis: the result at q reads, for tap r, the element of s at
 ##                                   (q * step + r * tap_step + shift) / divisor, if that is whole and inside of s
-##   items, each                     numbers of items, and of items of a work-item of a CPU
-##   columns, blocks, lines, bands   results of an item along axis 2, and such blocks of a row; the same along axis 1
+##   items, each                     the number of items; how many of them a work-item of a CPU computes
+##   columns, blocks                 an item has `columns` results along axis 2, so that a row has `blocks` blocks
+##   lines, bands                    an item has `lines` rows along axis 1, so that a plane has `bands` bands
 ##
 ## Parameters of templates: elem, the Element of arrays; I, the C type of indices; order, the coordinates of an item as
 ## (name, extent), of which the last changes fastest.  A kernel of items is launched with a work-item for each item on
@@ -33,8 +34,8 @@
 % endif
 </%def>
 
-## The attribute of a kernel of items: PoCL compiles groups of one work-item fastest.
-<%def name="of_group()">${"__attribute__((reqd_work_group_size(1, 1, 1)))" if target.is_cpu else ""}</%def>
+## The attribute of a kernel of items: on a CPU, groups of one work-item, for which PoCL's code is fastest.
+<%def name="attribute()">${"__attribute__((reqd_work_group_size(1, 1, 1)))" if target.is_cpu else ""}</%def>
 
 ## Begin the block of an item, whose closing brace the kernel has.  each: C text, items of a work-item of a CPU.
 <%def name="items(I, each)">\
@@ -49,11 +50,11 @@
 </%def>
 
 ## Declare the coordinates of an item by its number (C text): one variable for each (name, extent) of `order`.
-<%def name="digits(number, order, I)">\
-    ${I} rest_of_digits = ${number};
+<%def name="coordinates(number, order, I)">\
+    ${I} rest_of_number = ${number};
 % for name, extent in reversed(order[1:]):
-    const ${I} ${name} = rest_of_digits % ${extent};
-    rest_of_digits /= ${extent};
+    const ${I} ${name} = rest_of_number % ${extent};
+    rest_of_number /= ${extent};
 % endfor
-    const ${I} ${order[0][0]} = rest_of_digits;
+    const ${I} ${order[0][0]} = rest_of_number;
 </%def>

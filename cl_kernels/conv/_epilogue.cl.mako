@@ -6,9 +6,9 @@
 ##   line(finish, at1)                 declare e0, ..., pointers to position at1 of axis 1, in a scope inside image's
 ##   applied(finish, v, width, place)  C expression of `width` values v, as a vector, with the epilogue applied; value k
 ##                                     is at the row and the column of place(k)
-##   strip(finish, sums, width, wide)  apply the epilogue to the variables `sums`: results from place q on, in line at1;
-##                                     each is one vector of `width` places, or of `wide` channels if wide > 1.  `end`
-##                                     is the end of the places of the item
+##   apply(finish, sums, width, wide)  apply the epilogue to the variables `sums`: results from place q on, in line at1.
+##                                     Each variable is a vector of `width` adjacent places, or if wide > 1 of `wide`
+##                                     channels of one place.  In scope: end, the end of the item's places
 ## Rows of the epilogue are places along axis 2, its columns channels.
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="epilogue" file="/common/epilogue.cl.mako"/>
@@ -42,7 +42,7 @@ ${epilogue.define(finish)}
     __global const ${extra.elem.name}_t *const e${k} = e${k}_image + ${at1} * e${k}_axis1;
 % endfor
 </%def>
-<%def name="strip(finish, sums, width, wide)">\
+<%def name="apply(finish, sums, width, wide)">\
 ${line(finish, "at1")}\
 % for v, sum in enumerate(sums if finish else ()):
 <% at = lambda k: (f"min(q + {v}, end - 1)", k) if wide > 1 else (f"min(q + {v + k}, end - 1)", 0) %>\

@@ -1,5 +1,5 @@
-## Parts of direct, sliding, sliding_weight and weight: the contributions of a row of taps to V adjacent results, and
-## the store of these results.
+## Parts of direct, sliding, sliding_weight and weight: the products of a row of taps for V adjacent results, which are
+## added to the results or to the gradient of the weights, and the store of the results.
 ##
 ## On a CPU the V results are the components of a vector, unless there are vectors of `wide` adjacent channels.
 ## strip: portable_gpu.ops.conv.strips.Strip.  The elements of the source are x0, x1, ... from position `from` on;
@@ -17,6 +17,7 @@ def strided_vector(E, at, step, count):
 def weight(at, E, wide):
     """C expression of the weight of a tap, of one channel or of adjacent ones."""
     return strided_vector(E, at, "f_group", wide) if wide > 1 else f"{E}_load({at})"
+
 def strided_vector_inside(E, at, step, count, axis):
     """C expression: as strided_vector, from position q of an axis on; elements beyond its end are 0."""
     return f"(sum_t)({', '.join(f'q + {j} < t{axis}_size ? {E}_load({at} + {j} * {step}) : 0' for j in range(count))})"
@@ -32,7 +33,7 @@ def strided_vector_inside(E, at, step, count, axis):
 </%def>
 
 ## Add the products of all taps to sum0, ... (sum on a CPU).  weights: C expressions, by tap.
-<%def name="strip(elem, strip, V, wide, rows, I, weights)">\
+<%def name="add_to_results(elem, strip, V, wide, rows, I, weights)">\
 % if rows:
 % for r, places in enumerate(strip.reads):
         sum${reads.lanes(places)} += ${reads.read(rows, places)} * ${weights[r]};
@@ -56,8 +57,7 @@ ${load(elem, strip, wide, I)}\
 % endif
 </%def>
 
-## Prefetch what V results of the next row read for the first time, in rows of s down to `below`, the last row that they
-## read, and their places in t.
+## Prefetch the places of V results of the next row, and what they read first of s.  below: the last row that they read.
 <%def name="fetch_ahead(elem, strip, V, I)">\
         for (${I} row = max(below - step1 + 1, 0L); row <= below; row++) {
 % for j in [j for j in strip.loads if j > strip.loads[-1] - max(1, V * strip.step // strip.divisor)]:
@@ -98,7 +98,7 @@ ${each if V == 1 and places[0] is not None else f"(sum_t)({each})"}\
 </%def>
 
 ## Add to the sum of each tap the products of V places (y0, y1, ...; a vector y0 on a CPU) and the elements it reads.
-<%def name="products(elem, strip, V, wide, rows, I, sums)">\
+<%def name="add_to_weights(elem, strip, V, wide, rows, I, sums)">\
 % if rows:
 % for r, (sum, places) in enumerate(zip(sums, strip.reads)):
         ${sum} += ${reads.read(rows, places)} * y0;

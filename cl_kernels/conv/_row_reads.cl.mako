@@ -1,8 +1,8 @@
 ## Parts of direct and weight: loads of adjacent elements of a row for several results at a time, on a CPU.
 ##
-## rows: portable_gpu.ops.conv.strips.RowReads.  For V neighbouring results, a tap reads V elements of a row.  If
-## results are 2 apart, these are every second one of 2 V elements; if elements are 2 apart, it reads V / 2 elements,
-## which every second result adds.
+## rows: portable_gpu.ops.conv.strips.RowReads.  For V neighbouring results, a tap reads V adjacent elements of a row.
+## With the step 2 it reads every second of 2 V adjacent elements.  With the divisor 2 it reads V / 2 adjacent elements,
+## one for every second result.
 <%! from portable_gpu.codegen.operators import vector %>
 
 ## read: an expression for the elements of a row that a tap reads for V results.  lanes: the component suffix of the
@@ -13,7 +13,9 @@
 row_load(p, from + ${first}, s2_size, p0 * s_axis0 + p1 * s_axis1, plane)${".even" if rows.step == 2 else ""}\
 </%def>
 <%def name="lanes(places)">\
-${"" if None not in places else ".odd" if places[0] is None else ".even"}\
+% if None in places:
+${".odd" if places[0] is None else ".even"}\
+% endif
 </%def>
 
 ## Define row_load: N adjacent elements from position `from` of a row on, with 0 for those outside of the row.  Where

@@ -21,21 +21,21 @@
 % endfor
 </%def>
 
-## Declare ${x}0, ${x}1, ...: the elements of row `i` (C text) of the plane, or 0 if the condition `has` is false.
-<%def name="load(elem, chunks, wide, I, x, i, has, name='s', plane='s')">\
-            __global const ${elem.name}_t *const ${x}row =
+## Declare PREFIX0, PREFIX1, ...: the elements of row `i` (C text) of the plane, or 0 if the condition `has` is false.
+<%def name="load(elem, chunks, wide, I, prefix, i, has, name='s', plane='s')">\
+            __global const ${elem.name}_t *const ${prefix}row =
                 ${plane} + min(max(${i}, (${I})0), ${name}1_size - 1) * ${name}_axis1;
 % for k, (j, count) in enumerate(chunks):
 <% width = count * wide; value = vector(elem.real, width) %>\
-            ${value} ${f"{x}chunk{j}" if count > 1 else f"{x}{j}"} =
-                ${elem.name}_load${width if width > 1 else ""}(${x}row + ${name}_column${k});
+            ${value} ${f"{prefix}chunk{j}" if count > 1 else f"{prefix}{j}"} =
+                ${elem.name}_load${width if width > 1 else ""}(${prefix}row + ${name}_column${k});
 % endfor
-            const bool ${x}has = ${has};
+            const bool ${prefix}has = ${has};
 % for k, (j, count) in enumerate(chunks):
-<% value, loaded = vector(elem.real, count * wide), f"{x}chunk{j}" if count > 1 else f"{x}{j}" %>\
-            ${loaded} = ${x}has && ${name}_inside${k} ? ${loaded} : (${value})(0);
+<% value, loaded = vector(elem.real, count * wide), f"{prefix}chunk{j}" if count > 1 else f"{prefix}{j}" %>\
+            ${loaded} = ${prefix}has && ${name}_inside${k} ? ${loaded} : (${value})(0);
 % for n in range(count if count > 1 else 0):
-            const ${elem.real} ${x}${j + n} = ${loaded}${component(count, n)};
+            const ${elem.real} ${prefix}${j + n} = ${loaded}${component(count, n)};
 % endfor
 % endfor
 </%def>
@@ -57,16 +57,18 @@
     barrier(CLK_LOCAL_MEM_FENCE);
 </%def>
 
-## Add the products of the loaded rows l to sum{u}_{v}, the results of this step (row u, result v), and to
-## open{a}_{u}_{v}, those of the step a + 1 later.  Tap r of axis 1 adds row l to row u of the step a later if
-## l = rows.strip.reads[r][u] + a * fresh; tap c of axis 2 adds element j to result v.  weight(tap): a C expression.
+## Add the products of the loaded rows l to the results of this step, sum{u}_{v} (row u, result v), and to the
+## unfinished results of later steps, open{a}_{u}_{v} of the step a + 1 later.  With tap r of axis 1, row u of the step
+## a later reads row l = rows.strip.reads[r][u] + a * fresh; with tap c of axis 2, result v reads element j.
+## weight(tap): a C expression.
 <%def name="add(rows, strip, loaded, weight)">\
 % for l in loaded:
 % for a in range(rows.ahead):
 % for r, u in ((r, u) for r in range(rows.strip.taps) for u in range(rows.at_once)):
 % if rows.strip.reads[r][u] == l - a * rows.fresh:
+<% sums = f"open{a - 1}_{u}" if a else f"sum{u}" %>\
 % for c, v, j in ((c, v, j) for c, places in enumerate(strip.reads) for v, j in enumerate(places) if j is not None):
-        ${f"open{a - 1}_{u}" if a else f"sum{u}"}_${v} += x${l}_${j} * ${weight(r * strip.taps + c)};
+        ${sums}_${v} += x${l}_${j} * ${weight(r * strip.taps + c)};
 % endfor
 % endif
 % endfor

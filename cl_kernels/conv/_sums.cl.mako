@@ -8,21 +8,22 @@
 <%namespace name="fix_up" file="/group/fix_up.cl.mako"/>
 <%! AHEAD = 16 %>
 
-## taps, first: taps of a group along each axis, and its first ones.  pair: C expression of the number k * sources + c
-## of pair l of the group, a channel k of t and one, c, of s.  counters: one for each block, see group/fix_up.  part,
-## block: of this group.  In scope: lid, the local id; G, lanes, wide: see the kernels.
-<%def name="put(taps, first, pitch, words, pair=None)"><%
+## taps, first: the number of taps of a group along each axis, and the first of them.  pair: C expression of the number
+## k * sources + c of the group's pair l, of channel k of t and channel c of s.  In scope: lid, the local id; part and
+## block, of this group; parts; partial; counters, one for each block (group/fix_up).  elem, G, lanes, wide: see the
+## kernels.
+<%def name="store(taps, first, pitch, words, pair=None)"><%
 pair = pair or f"min(first_pair, pairs - {wide}) + l"
 T = taps[0] * taps[1] * taps[2]
 E, real = elem.name, elem.real
 scratched = f"scratch[w / {lanes * wide}u * {pitch} + w % {lanes * wide}u]"
 %>\
     // Sum w of a part belongs to tap w / (lanes * wide) of pair w % (lanes * wide).
-    volatile __global uint *own = (volatile __global uint *)partial
+    volatile __global uint *block_parts = (volatile __global uint *)partial
         + (size_t)block * parts * ${T * lanes * wide * words};
-    volatile __global uint *to = own + part * ${T * lanes * wide * words};
+    volatile __global uint *own_part = block_parts + part * ${T * lanes * wide * words};
     for (uint w = lid; w < ${T * lanes * wide}u && parts > 1; w += ${G})
-        ${fix_up.publish(real, f"to + w * {words}", scratched)}
+        ${fix_up.publish(real, f"own_part + w * {words}", scratched)}
     // No barrier is in a branch: PoCL 3.0 ran a loop of some work-items, which followed one, for all of the group.
     if (lid == 0) is_last = true;
 ${fix_up.arrive("counters + block", "parts", "lid == 0 && parts > 1", **({"wait": ""} if G == 1 else {}))}\
@@ -32,12 +33,12 @@ ${fix_up.arrive("counters + block", "parts", "lid == 0 && parts > 1", **({"wait"
         if (parts > 1)
 % if target.is_cpu:
             for (${I} i = 0; i < parts; i++)
-                total += ${fix_up.collect(real, f"own + (i * {T * lanes * wide} + w) * {words}")};
+                total += ${fix_up.collect(real, f"block_parts + (i * {T * lanes * wide} + w) * {words}")};
 % else:
             for (${I} i = 0; i < parts; i += ${AHEAD}) {  // ${AHEAD} loads are in flight
 % for u in range(AHEAD):
-                const ${real} part${u} =
-                    ${fix_up.collect(real, f"own + (min(i + {u}, parts - 1) * {T * lanes * wide} + w) * {words}")};
+<% place = f"block_parts + (min(i + {u}, parts - 1) * {T * lanes * wide} + w) * {words}" %>\
+                const ${real} part${u} = ${fix_up.collect(real, place)};
 % endfor
                 total += part0;
 % for u in range(1, AHEAD):

@@ -7,13 +7,13 @@
 ## group's sums [filter][channel][tap].
 
 ## All passes of channel c and of the taps at `a` of axis 0.  f, b, r: the first filter, row of taps and tap of a pass;
-## i, u, v: one of its filters, rows and taps.  place: where the sum of (i, u, v) is in `sum`, from the pass's first on.
-## x_type, y_type: the C types of elements of the copies.  A phase is a remainder of positions in s by the step of an
-## axis.  periods: after how many taps along axes 1 and 2 the phases repeat; phases: how many of them are copied.
+## i, u, v: one of its filters, rows and taps.  place: where the sum of (i, u, v) is in `sum`, from the pass's first sum
+## on.  x_type, y_type: the C types of elements of the copies.  A phase is a remainder of positions in s by the step of
+## an axis.  periods: after how many taps along axes 1 and 2 the phases repeat; phases: how many of them are copied.
 <%def name="passes(x_type, y_type, phases, periods)"><%
 T = taps[0] * taps[1] * taps[2]
-sums_of_pass = [(i, u, v) for i in range(F) for u in range(B) for v in range(C)]  # filter, row and tap
-place = {each: each[0] * sources_at_once * T + each[1] * taps[2] + each[2] for each in sums_of_pass}
+pass_sums = [(i, u, v) for i in range(F) for u in range(B) for v in range(C)]  # filter, row and tap
+place = [i * sources_at_once * T + u * taps[2] + v for i, u, v in pass_sums]
 # C expressions of the vectors at place p of the copies; a number is broadcast.
 def y_at(copy):
     return f"({copy})[p]" if y_lanes else f"*(const sum_t *)({copy} + p)"
@@ -25,8 +25,8 @@ def x_at(copy):
             for (int b = 0; b < ${taps[1]}; b += ${B})
             for (int r = 0; r < ${taps[2]}; r += ${C}) {
                 sum_t *own = sum + (f * ${sources_at_once} + c) * ${T} + (a * ${taps[1]} + b) * ${taps[2]} + r;
-% for n, each in enumerate(sums_of_pass):
-                sum_t sum${n} = own[${place[each]}];
+% for n, at in enumerate(place):
+                sum_t sum${n} = own[${at}];
 % endfor
 % for u in range(B):
                 const ${x_type} *row${u} = xs + ${"f * x_unit + " if x_lanes else ""}
@@ -47,14 +47,14 @@ def x_at(copy):
 % for v in range(C):
                         const sum_t read${u}_${v} = ${x_at(f"x{u}_{v} + image * x_image")};
 % for i in range(F):
-                        sum${sums_of_pass.index((i, u, v))} += read${u}_${v} * y${i};
+                        sum${pass_sums.index((i, u, v))} += read${u}_${v} * y${i};
 % endfor
 % endfor
 % endfor
                     }
                 }
-% for n, each in enumerate(sums_of_pass):
-                own[${place[each]}] = sum${n};
+% for n, at in enumerate(place):
+                own[${at}] = sum${n};
 % endfor
             }
 </%def>

@@ -8,7 +8,8 @@
 ## of a filter w of 3 x 3 and a tile d of 4 x 4, for the results y of 2 x 2.  * between parentheses is by elements, '
 ## the transpose.  Each matrix is applied to columns, then to rows.  Variables are numbered by row and column: d01
 
-## The statements that multiply a vector x by G, B' (of_tile) and A' (of_products); to(i), x(i): names of elements.
+## The statements that multiply a vector x by G (of_filter), B' (of_tile) and A' (of_products); to(i), x(i): the names
+## of the elements.
 <%def name="of_filter(to, x, real)">\
     const ${real} ${to(0)} = ${x(0)}, ${to(3)} = ${x(2)};
     const ${real} ${to(1)} = (${x(0)} + ${x(2)} + ${x(1)}) * (${real.rstrip("248")})0.5;
@@ -24,8 +25,9 @@
         const ${real} ${to(0)} = ${x(0)} + ${x(1)} + ${x(2)}, ${to(1)} = ${x(1)} - ${x(2)} - ${x(3)};
 </%def>
 
-## Apply a transform to the `columns` columns of a matrix x, and then to the `rows` rows of the result.
-<%def name="both(transform, x, y, columns, rows, real)">\
+## Multiply a matrix x by one of these matrices on the left and by its transpose on the right: apply `transform`, one of
+## the defs above, to the `columns` columns of x, and then to the `rows` rows of the result, which become y.
+<%def name="both_sides(transform, x, y, columns, rows, real)">\
 % for j in range(columns):
 ${transform(lambda i: f"along_{i}{j}", lambda i: f"{x}{i}{j}", real)}\
 % endfor

@@ -15,7 +15,7 @@ __kernel void ${kernel("columns")}
 {
     const ${I} item = get_global_id(0);
     if (item >= items) return;
-${space.digits("item", order, I)}\
+${space.coordinates("item", order, I)}\
     __global const ${E}_t *image = s + s_offset + n * s_batch + channel * s_channel;
     __global ${E}_t *matrix = c + c_offset + n * c_batch + channel * c_channel
         + (at0 * t1_size + at1) * t2_size * c_place;

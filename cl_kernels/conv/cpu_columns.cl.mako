@@ -24,7 +24,7 @@ void ${kernel("columns")}
 {
     const long first_item = get_global_id(0) * ${each}, stop = min(first_item + ${each}, items);
     for (long item = first_item; item < stop; item++) {
-${space.digits("item", order, "long")}\
+${space.coordinates("item", order, "long")}\
         const long begin = block * columns, end = min(begin + columns, t2_size);
         __global const ${E}_t *image = s + s_offset + n * s_batch${"" if last else " + channel * s_channel"};
         __global ${E}_t *matrix = c + c_offset + n * c_batch${"" if last else " + channel * c_channel"}

@@ -31,7 +31,7 @@ void ${kernel("image")}
     ${elem.real} sums[${most}];
     const long first_item = get_global_id(0) * ${each}, stop = min(first_item + ${each}, items);
     for (long item = first_item; item < stop; item++) {
-${space.digits("item", order, "long")}\
+${space.coordinates("item", order, "long")}\
         const long first = block * columns;
         __global const ${M}_t *windows = c + c_offset + n * c_batch + ${"first" if last else "channel * c_channel"};
         __global ${E}_t *to = t + t_offset + n * t_batch + ${"first" if last else "channel * t_channel"}

@@ -10,8 +10,8 @@
 ##
 ## Elements of s with the same remainder by the step of an axis (a phase) are adjacent in the copy.  The copies are
 ## ys[filter][image][row][place] and xs[filter, if x_lanes][image][phase][row][place], with `pitch` places a row.
-## part_size, places: tiles of a group, and all.  s_elements, t_elements: extents in memory.  images, rows, cols: of a
-## tile; blocks1, blocks2: tiles along axes.
+## Arguments: part_size and places, the number of tiles of a group and of all; s_elements and t_elements, extents in
+## memory; images, rows and cols, of a tile; blocks1 and blocks2, tiles along axes 1 and 2.
 ## V        components of a vector   y_lanes, x_lanes  whether a vector has V adjacent filters, and channels of a
 ##                                   depthwise layer, of one place; else V places of one channel
 ## units    filters, or vectors of them, of a group           sources_at_once  channels of a group
@@ -116,5 +116,5 @@ ${tile_passes.passes(x_type, y_type, phases, periods)}\
 <% total = " + ".join(f"sum[n].s{l:x}" for l in range(V)) %>\
         ${"" if y_lanes else f"scratch[at + u * {sources_at_once}] = {total};"}
     }
-${sums.put(taps, ("0", "0", "0"), wide, words, f"(k + l / {sources_at_once}) * sources + c0 + l % {sources_at_once}")}\
+${sums.store(taps, (0, 0, 0), wide, words, f"(k + l / {sources_at_once}) * sources + c0 + l % {sources_at_once}")}\
 }

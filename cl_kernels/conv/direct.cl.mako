@@ -13,7 +13,7 @@
 ## V         results at a time                    wide    adjacent channels of a work-item
 ## strip     the Strip of a row of taps; None for any row   rows   the RowReads of results (CPU); None: one by one
 ## finish    the epilogue (codegen.epilogue.Finish), whose rows are places along axis 2, or None
-## kept      the numbers of taps along axes 0 and 1 if all weights of a result stay in registers, else None
+## register_taps   the numbers of taps along axes 0 and 1 if all weights of a result are in registers, else None
 ## ahead     whether lines of the next row are prefetched (CPU)
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="space" file="/conv/_axes.cl.mako"/>
@@ -21,8 +21,12 @@
 <%namespace name="reads" file="/conv/_row_reads.cl.mako"/>
 <%namespace name="last_step" file="/conv/_epilogue.cl.mako"/>
 <%include file="/common/prelude.cl.mako"/>
-<% E, weight = elem.name, row.module.weight %>
-<% width, sums = (V, ["sum"]) if target.is_cpu and wide == 1 else (wide, [f"sum{v}" for v in range(V)]) %>
+<%! from itertools import product %>
+<%
+E, weight = elem.name, row.module.weight
+width, sums = (V, ["sum"]) if target.is_cpu and wide == 1 else (wide, [f"sum{v}" for v in range(V)])
+rows_of_taps = list(product(*map(range, register_taps))) if register_taps else []
+%>
 ${element.scalar(elem)}
 % if width > 1:
 ${element.vector_load(elem, width, not target.is_cpu)}
@@ -37,12 +41,12 @@ ${reads.loader(elem, rows.count)}
 ${last_step.define(elem, finish)}\
 typedef ${row.module.vector(elem.real, width)} sum_t;
 
-__kernel ${space.of_group()}
+__kernel ${space.attribute()}
 void ${kernel("direct")}
 {
     const ${I} item = get_global_id(0);
     if (item >= items) return;
-${space.digits("item", order, I)}\
+${space.coordinates("item", order, I)}\
     const ${I} o = min(channel * ${wide}, channels - ${wide});
     const ${I} group = o / targets;
     s += s_offset + n * s_batch + group * sources * s_channel;
@@ -54,12 +58,10 @@ ${last_step.image(finish, "n", "o", "at0")}\
         bias += bias_offset + o * bias_step;
         start = ${row.module.strided_vector(E, "bias", "bias_step", wide)};
     }
-% if kept:
-% for a, b, r in ((a, b, r) for a in range(kept[0]) for b in range(kept[1]) for r in range(strip.taps)):
+% for (a, b), r in product(rows_of_taps, range(strip.taps if strip else 0)):
     const ${row.module.vector(elem.real, wide)} w${a}_${b}_${r} =
         ${weight(f"f + {a} * f_axis0 + {b} * f_axis1 + {r} * f_axis2", E, wide)};
 % endfor
-% endif
 % if rows:
     const long plane = (s0_size - 1) * s_axis0 + (s1_size - 1) * s_axis1 + s2_size;
 % endif
@@ -80,16 +82,14 @@ ${last_step.image(finish, "n", "o", "at0")}\
         const ${I} from = q * ${strip.step} / ${strip.divisor} + shift2;
 % endif
 ${row.fetch_ahead(elem, strip, V, I) if ahead else ""}\
-% if kept:
-% for a in range(kept[0]):
-% for b in range(kept[1]):
+% if register_taps:
+% for a, b in rows_of_taps:
         do {
 ${space.place("p0", 0, "at0", a, I, divided, "break")}\
 ${space.place("p1", 1, "at1", b, I, divided, "break")}\
             __global const ${E}_t *p = s + p0 * s_axis0 + p1 * s_axis1;
-${row.strip(elem, strip, V, wide, rows, I, [f"w{a}_{b}_{r}" for r in range(strip.taps)])}\
+${row.add_to_results(elem, strip, V, wide, rows, I, [f"w{a}_{b}_{r}" for r in range(strip.taps)])}\
         } while (0);
-% endfor
 % endfor
 % else:
         for (${I} i = 0; i < sources; i++)
@@ -100,7 +100,7 @@ ${space.place("p1", 1, "at1", "r1", I, divided)}\
             __global const ${E}_t *p = s + i * s_channel + p0 * s_axis0 + p1 * s_axis1;
             __global const ${E}_t *w = f + i * f_in + r0 * f_axis0 + r1 * f_axis1;
 % if strip:
-${row.strip(elem, strip, V, wide, rows, I,
+${row.add_to_results(elem, strip, V, wide, rows, I,
     [weight(f"w + {r} * f_axis2", E, wide) for r in range(strip.taps)])}\
 % else:
             for (${I} r2 = 0; r2 < taps2; r2++) {
@@ -112,7 +112,7 @@ ${space.place("p2", 2, "q", "r2", I, divided)}\
         }
         }
 % endif
-${last_step.strip(finish, sums, width, wide)}\
+${last_step.apply(finish, sums, width, wide)}\
 ${row.store(elem, V, wide, t_unit, I, sums)}\
     }
     ${"}" if target.is_cpu else ""}

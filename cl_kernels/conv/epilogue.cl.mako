@@ -17,7 +17,7 @@ ${element.scalar(each)}
 ${epilogue.values(finish.compute)}
 ${epilogue.define(finish)}
 
-__kernel ${space.of_group()}
+__kernel ${space.attribute()}
 void ${kernel("finish")}
 {
     const ${I} item = get_global_id(0);

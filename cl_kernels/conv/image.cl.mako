@@ -21,7 +21,7 @@ __kernel void ${kernel("image")}
 {
     const ${I} item = get_global_id(0);
     if (item >= items) return;
-${space.digits("item", order, I)}\
+${space.coordinates("item", order, I)}\
     __global const ${M}_t *windows = c + c_offset + n * c_batch + channel * c_channel;
     __global ${E}_t *to = t + t_offset + n * t_batch + channel * t_channel + at0 * t_axis0 + at1 * t_axis1;
     const ${elem.real} start = adds_bias ? ${E}_load(bias + bias_offset + channel * bias_step) : 0;

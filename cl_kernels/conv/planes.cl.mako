@@ -12,13 +12,13 @@
 ##
 ## Arguments: see _axes; a plane is an image's channel.  Item: image n, channel o, and a band of `lines` rows of places.
 ## places1, places2: places along axes 1 and 2.  low1, low2: the lowest position that a tap reads for place 0.
-## rows_of_taps: rows that one place reads.  inside: elements of a row that are copied.  copied: the elements of the
-## copy that are cleared.
+## rows_of_taps: rows that one place reads.  inside: elements of a row of s that are copied.  copied: the number of
+## elements of the copy, which are cleared before.
 ##
 ## elem     element                       taps   taps along axes 1 and 2        V      numbers of a vector
-## together vectors at a time             steps  strides along these axes       size   numbers of the copy, and of sums
-## divisors of these axes                 remainders   of the results that read each tap
-## read, stored   elements of a vector that is copied from a row, and to one: a row has at least as many
+## steps, divisors   of these axes        size   numbers of the copy, and of `sums`
+## vectors_at_once   vectors of sums in registers            remainders   of the results that read each tap
+## read, stored      elements of the vectors in which rows of s are read and rows of t are stored; no row is shorter
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="space" file="/conv/_axes.cl.mako"/>
 <%include file="/common/prelude.cl.mako"/>
@@ -43,12 +43,12 @@ typedef ${real}${n} unaligned${n}_t __attribute__((aligned(${8 if real == "doubl
 ## An expression: a vector of n numbers at an address, which is aligned to a number only.
 <%def name="unaligned(address, n)">${f"*(unaligned{n}_t *)({address})" if n > 1 else f"*({address})"}</%def>
 
-__kernel ${space.of_group()}
+__kernel ${space.attribute()}
 void ${kernel("planes")}
 {
 ## This opens the block of an item, which the last brace but one closes.
 ${space.items("long", "each")}\
-${space.digits(f"({I})item", [("n", "batch"), ("o", f"({I})channels"), ("band", f"({I})bands")], I)}\
+${space.coordinates(f"({I})item", [("n", "batch"), ("o", f"({I})channels"), ("band", f"({I})bands")], I)}\
     const ${I} group = o / (${I})targets;
     const long first = band * lines, count = min(lines, places1 - first);
     __global const ${E}_t *const plane = s + s_offset + n * s_batch + group * s_channel;
@@ -92,16 +92,16 @@ ${space.digits(f"({I})item", [("n", "batch"), ("o", f"({I})channels"), ("band", 
         + a${a} / ${steps[0]} * pitch + b${b} / ${steps[1]};
 % endfor
 % for row in range(divisors[0]):
-    for (long i = 0; i < (count - 1) * pitch + places2; i += ${together * V}) {
+    for (long i = 0; i < (count - 1) * pitch + places2; i += ${vectors_at_once * V}) {
 % for column in range(divisors[1]):
-        ${real}${V} ${", ".join(f"sum{column}_{v} = start" for v in range(together))};
+        ${real}${V} ${", ".join(f"sum{column}_{v} = start" for v in range(vectors_at_once))};
 % for a, b in all_taps:
-% for v in range(together if (remainders[0][a], remainders[1][b]) == (row, column) else 0):
+% for v in range(vectors_at_once if (remainders[0][a], remainders[1][b]) == (row, column) else 0):
         sum${column}_${v} += ${unaligned(f"from{a}_{b} + i + {v * V}", V)} * w${a}_${b};
 % endfor
 % endfor
 % endfor
-% for v in range(together):
+% for v in range(vectors_at_once):
 % for half in range(divisors[1]):
         ${unaligned(f"sums + {divisors[1]} * (i + {v * V}) + {half * V}", V)} = ${stored_sums(v, half)};
 % endfor

@@ -5,17 +5,17 @@
 ##
 ## A work-item has V neighbours of a row, and computes a few rows of them in each step.  A step loads the rows of the
 ## source that no step before it has loaded, each element once, and adds their products to all results that need them:
-##
 ##   source rows    i-2  i-1   i
 ##   taps            0    1    2
-## Row i completes the oldest sums.  After it those of ahead - 1 steps are incomplete, so a band begins as many early.
-## wide      adjacent channels of a work-item     lanes    work-items side by side along the channels, whose weights are
+## Row i completes the oldest sums, and leaves those of ahead - 1 later steps incomplete.  So a band begins as many
+## early. wide      adjacent channels of a work-item     lanes    work-items side by side along the channels, whose
+## weights are
 ##                                                         in local memory; None: side by side along a row
 ## G         work-items of a group                V        results of a work-item in a row
 ## strip     the Strip of V results               rows     the SlidingRows: `at_once` rows of results are a step;
 ##                                                         `ahead` steps read the same row, `fresh` rows are new
 ## chunks    see _sliding                         joined   whether V results are one store
-## kept      whether weights are registers        finish   the epilogue, whose rows are places along axis 2, or None
+## register_taps  whether weights are registers   finish   the epilogue, whose rows are places along axis 2, or None
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="space" file="/conv/_axes.cl.mako"/>
 <%namespace name="sliding" file="/conv/_sliding.cl.mako"/>
@@ -29,7 +29,7 @@ T, M = of_taps.taps * strip.taps, G // (lanes or 1)  # taps; items of a group
 pitch = (lanes or 1) * wide  # channels of a group
 end_of_window = of_taps.loads[-1] + 1  # rows of the source that the results of a step read
 loaded = range(max(0, end_of_window - fresh), end_of_window)  # rows of a step's window that it loads
-weight = lambda tap: f"w{tap}" if kept else f"WEIGHT({tap})"
+weight = lambda tap: f"w{tap}" if register_taps else f"WEIGHT({tap})"
 %>
 ${element.scalar(elem)}
 % for width in sorted({wide, V if joined else 1, *(count * wide for _, count in chunks)} - {1}):
@@ -57,11 +57,11 @@ ${sliding.weights(elem, strip, T, pitch, I)}\
     const ${I} o = first_channel + lane * ${wide}, group = o / targets;
     const ${I} item = get_group_id(0) / channel_blocks * ${M} + lid / ${lanes}u;
     if (item >= items || o >= channels || lid >= ${M * lanes}u) return;
-${space.digits("item", order, I)}\
+${space.coordinates("item", order, I)}\
 % else:
     const ${I} item = get_global_id(0);
     if (item >= items) return;
-${space.digits("item", order, I)}\
+${space.coordinates("item", order, I)}\
     const ${I} group = o / targets;
     f += group * f_group + (o - group * targets) * f_out;
 % endif
@@ -73,7 +73,7 @@ ${last_step.image(finish, "n", "o", "0")}\
         bias += bias_offset + o * bias_step;
         start = ${row.module.strided_vector(E, "bias", "bias_step", wide)};
     }
-% for tap in range(T if kept else 0):
+% for tap in range(T if register_taps else 0):
     const sum_t w${tap} = WEIGHT(${tap});
 % endfor
 % if finish or (V > 1 and not joined):
@@ -108,7 +108,7 @@ ${sliding.add(rows, strip, loaded, weight)}\
 % if R > 1:
             if (at1 >= t1_size) break;
 % endif
-${last_step.strip(finish, sums, wide, wide)}\
+${last_step.apply(finish, sums, wide, wide)}\
 % if joined:
             ${E}_store${V}(t + q, (${vector(elem.real, V)})(${", ".join(sums)}));
 % else:

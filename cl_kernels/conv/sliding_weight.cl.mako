@@ -18,7 +18,7 @@
 ## G, lanes  work-items, and lanes side by side   wide     adjacent channels of a work-item
 ## V         neighbours of a place                strip    the Strip of V neighbours along a row
 ## rows      the SlidingRows of s                 at_once  taps whose sums are added at the same time
-## chunks    loads of a row of s, see _sliding    of_t     loads of a row of t
+## chunks    loads of a row of s, see _sliding    t_chunks loads of a row of t
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="fix_up" file="/group/fix_up.cl.mako"/>
 <%namespace name="space" file="/conv/_axes.cl.mako"/>
@@ -36,7 +36,7 @@ loaded = range(max(0, end_of_window - fresh), end_of_window)  # rows of s, count
 words = fix_up.module.words(real)
 %>
 ${element.scalar(elem)}
-% for width in sorted({wide, *(count * wide for _, count in [*chunks, *of_t])} - {1}):
+% for width in sorted({wide, *(count * wide for _, count in [*chunks, *t_chunks])} - {1}):
 ${element.vector_load(elem, width, True)}
 % endfor
 typedef ${vector(real, wide)} sum_t;
@@ -58,12 +58,12 @@ void ${kernel("sliding_weight")}
 % endfor
     const ${I} end = min((part + 1) * part_size, places);
     for (${I} place = part * part_size + lid / ${lanes}u; place < end; place += ${M}) {
-${space.digits("place", order, I)}\
+${space.coordinates("place", order, I)}\
         const ${I} q = block_of_row * ${V}, from = q * ${strip.step} + shift2;
         const ${I} first = band * steps, stop = min(first + steps, t1_size);
         __global const ${E}_t *const sn = s + n * s_batch, *const tn = t + n * t_batch;
 ${sliding.ranges(chunks, I)}\
-${sliding.ranges(of_t, I, "t", "q")}\
+${sliding.ranges(t_chunks, I, "t", "q")}\
 % for v in range(V):
         sum_t ${", ".join(f"y{a}_{v} = (sum_t)(0)" for a in range(ahead))};
 % endfor
@@ -74,7 +74,7 @@ ${sliding.ranges(of_t, I, "t", "q")}\
             y${a}_${v} = y${a + 1}_${v};
 % endfor
 % endfor
-${sliding.load(elem, of_t, wide, I, "new", "at1", "at1 >= first && at1 < stop", "t", "tn")}\
+${sliding.load(elem, t_chunks, wide, I, "new", "at1", "at1 >= first && at1 < stop", "t", "tn")}\
 % for v in range(V):
             y${ahead - 1}_${v} = new${v};
 % endfor
@@ -96,24 +96,24 @@ ${sliding.load(elem, chunks, wide, I, f"x{l}_", f"(window + {l})", f"window + {l
         }
     }
 % for begin in range(0, T, at_once):
-<% of_round = range(begin, min(T, begin + at_once)) %>\
-% for tap in of_round:
+<% round_taps = range(begin, min(T, begin + at_once)) %>\
+% for tap in round_taps:
     shared[${(tap - begin) * G} + lid] = sum${tap};
 % endfor
     for (uint count = ${M}; count > 1; count = (count + 1) / 2) {  // work-items of a lane that still have sums
         barrier(CLK_LOCAL_MEM_FENCE);
         if (lid < count / 2 * ${lanes}u) {
             const uint other = lid + (count + 1) / 2 * ${lanes}u;
-% for tap in of_round:
+% for tap in round_taps:
             shared[${(tap - begin) * G} + lid] += shared[${(tap - begin) * G} + other];
 % endfor
         }
     }
     barrier(CLK_LOCAL_MEM_FENCE);
-    for (uint w = lid; w < ${len(of_round) * pitch}u; w += ${G}u)
+    for (uint w = lid; w < ${len(round_taps) * pitch}u; w += ${G}u)
         scratch[${begin * pitch} + w] =
             ((__local const ${real} *)shared)[w / ${pitch}u * ${G * wide}u + w % ${pitch}u];
     barrier(CLK_LOCAL_MEM_FENCE);
 % endfor
-${sums.put(taps, (0, 0, 0), pitch, words)}\
+${sums.store(taps, (0, 0, 0), pitch, words)}\
 }

@@ -19,12 +19,12 @@ pairs = [(i, l) for i in range(TI) for l in range(TL)]
 ${element.scalar(elem)}
 typedef ${real}${2 * V} pairs_t __attribute__((aligned(${elem.itemsize})));
 
-__kernel ${space.of_group()}
+__kernel ${space.attribute()}
 void ${kernel("spectra")}
 {
 ## This opens the block of an item, which the last brace but one closes.
 ${space.items(I, each)}\
-${space.digits("item", order, I)}\
+${space.coordinates("item", order, I)}\
     const ${I} f = block * ${V}, i0 = row * ${TI}, l0 = column * ${TL};
 % for i in range(TI):
     __global const ${E}_t *a${i} = a + 2 * (a_offset + group * a_group + min(i0 + ${i}, rows - 1) * a_row + f);

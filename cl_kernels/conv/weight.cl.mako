@@ -26,7 +26,7 @@
 E, real = elem.name, elem.real
 width = max(V, wide) if target.is_cpu else wide
 T, pitch = taps[0] * taps[1] * taps[2], G * wide
-keeps = target.is_cpu and V > 1  # each sum is a vector, whose components are added at the end
+sums_are_vectors = target.is_cpu and V > 1  # the components are added at the end
 words = fix_up.module.words(real)
 vector = row.module.vector
 %>
@@ -65,11 +65,12 @@ void ${kernel("weight")}
 % endif
     const ${I} end = min((part + 1) * part_size, places);
     for (${I} place = part * part_size + lid / ${lanes}u; place < end; place += ${G // lanes}) {
-${space.digits("place", order, I)}\
+${space.coordinates("place", order, I)}\
         const ${I} q = block2 * ${V}, from = q * step2 + tap2 * tap_step2 + shift2;
         __global const ${E}_t *y = t + n * t_batch + at0 * t_axis0 + at1 * t_axis1 + q * t_axis2;
 % if width == V > 1 and target.is_cpu:
 <% loaded_singly = row.module.strided_vector_inside(E, "y", "t_axis2", V, 2) %>\
+## y0: the V places, as one load if they are adjacent and inside of the row.
         const sum_t y0 = ${f"t_axis2 == 1 && q + {V} <= t2_size ? {E}_load{V}(y) :" if rows else ""}
             ${loaded_singly};
 % elif wide > 1 and target.is_cpu:
@@ -85,7 +86,7 @@ ${space.digits("place", order, I)}\
 ${space.place("p0", 0, "at0", f"(tap0 + {a})", I, False, "break")}\
 ${space.place("p1", 1, "at1", f"(tap1 + {b})", I, False, "break")}\
             __global const ${E}_t *p = s + n * s_batch + p0 * s_axis0 + p1 * s_axis1;
-${row.products(elem, strip, V, wide, rows, I, [f"sum{(a * taps[1] + b) * taps[2] + r}" for r in range(taps[2])])}\
+${row.add_to_weights(elem, strip, V, wide, rows, I, [f"sum{(a * taps[1] + b) * taps[2] + r}" for r in range(taps[2])])}\
         } while (0);
 % endfor
 % endfor
@@ -96,8 +97,9 @@ ${row.products(elem, strip, V, wide, rows, I, [f"sum{(a * taps[1] + b) * taps[2]
     scratch[${a * pitch + l} + lid * ${wide}u] = sum${a}${row.module.component(wide, l)};
 % endfor
 % else:
+<% components = [f"sum{a}{row.module.component(V, v)}" for v in range(V)] if sums_are_vectors else [f"sum{a}"] %>\
     scratch[${a * pitch} + lid] =
-        ${" + ".join(f"sum{a}{row.module.component(V, v)}" for v in range(V)) if keeps else f"sum{a}"};
+        ${" + ".join(components)};
 % endif
 % endfor
 % if G > lanes:
@@ -113,5 +115,5 @@ ${row.products(elem, strip, V, wide, rows, I, [f"sum{(a * taps[1] + b) * taps[2]
 % if G > 1:
     barrier(CLK_LOCAL_MEM_FENCE);
 % endif
-${sums.put(taps, ("tap0", "tap1", "tap2"), pitch, words)}\
+${sums.store(taps, ("tap0", "tap1", "tap2"), pitch, words)}\
 }

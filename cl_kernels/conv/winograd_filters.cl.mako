@@ -14,7 +14,7 @@
 <%include file="/common/prelude.cl.mako"/>
 <%
 E = elem.name
-value, many = (f"{elem.real}{wide}", wide) if wide > 1 else (elem.real, "")
+value, suffix = (f"{elem.real}{wide}", wide) if wide > 1 else (elem.real, "")
 
 def weight(a, b):
     if adjacent: return f"{E}_load{wide}(w + {a} * f_axis1 + {b} * f_axis2)"
@@ -27,7 +27,7 @@ ${element.vector_load(elem, wide, False)}
 ${element.vector_store(elem, wide, False)}
 % endif
 
-__kernel ${space.of_group()}
+__kernel ${space.attribute()}
 void ${kernel("filters")}
 {
 ## This opens the block of an item, which the last brace but one closes.
@@ -38,9 +38,9 @@ ${space.items(I, each)}\
 % for a in range(3):
     const ${value} ${", ".join(f"w{a}{b} = {weight(a, b)}" for b in range(3))};
 % endfor
-${winograd.both(winograd.of_filter, "w", "u", 3, 4, value)}\
+${winograd.both_sides(winograd.of_filter, "w", "u", 3, 4, value)}\
 % for k in range(16):
-    ${E}_store${many}(to + ${k} * u_step, u${k // 4}${k % 4});
+    ${E}_store${suffix}(to + ${k} * u_step, u${k // 4}${k % 4});
 % endfor
     }
 }

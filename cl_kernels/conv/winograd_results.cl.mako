@@ -28,12 +28,12 @@ ${element.vector_store(elem, 2 * T, False)}
 % endif
 ${last_step.define(elem, finish)}\
 
-__kernel ${space.of_group()}
+__kernel ${space.attribute()}
 void ${kernel("results")}
 {
 ## This opens the block of an item, which the last brace but one closes.
 ${space.items(I, each)}\
-${space.digits("item", order, I)}\
+${space.coordinates("item", order, I)}\
     const ${I} c = min(channel * ${wide}, channels - ${wide}), begin = min(part * count, columns - count);
     // The last part of a row of tiles begins earlier, so that it has `count` tiles as well.
     __global const ${E}_t *from = m + m_offset + c * m_channel + ((n * rows + row) * columns + begin) * m_place;
@@ -51,7 +51,7 @@ ${last_step.image(finish, "n", "c", "0")}\
 % for k in range(16):
         const ${value} m${k // 4}${k % 4} = ${load}(from + ${k} * m_step + q * m_place);
 % endfor
-${winograd.both(winograd.of_products, "m", "y", 4, 2, value)}\
+${winograd.both_sides(winograd.of_products, "m", "y", 4, 2, value)}\
 % for i in range(2):
         if (2 * row + ${i} < t1_size) {
             __global ${E}_t *to = image + ${i} * t_axis1 + left * t_axis2;

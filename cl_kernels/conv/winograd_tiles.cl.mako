@@ -30,12 +30,12 @@ ${element.vector_store(elem, width, False)}
 typedef ${real}${2 * T} pairs_t __attribute__((aligned(${elem.itemsize})));
 % endif
 
-__kernel ${space.of_group()}
+__kernel ${space.attribute()}
 void ${kernel("tiles")}
 {
 ## This opens the block of an item, which the last brace but one closes.
 ${space.items(I, each)}\
-${space.digits("item", order, I)}\
+${space.coordinates("item", order, I)}\
     const ${I} c = min(channel * ${wide}, channels - ${wide}), begin = min(part * count, columns - count);
     // The last part of a row of tiles begins earlier, so that it has `count` tiles as well.
     __global const ${E}_t *image = s + s_offset + n * s_batch + c * s_channel;
@@ -68,7 +68,7 @@ ${space.digits("item", order, I)}\
             : (${value})(0);
 % endfor
 % endif
-${winograd.both(winograd.of_tile, "d", "v", 4, 4, value)}\
+${winograd.both_sides(winograd.of_tile, "d", "v", 4, 4, value)}\
 % for k in range(16):
         ${E}_store${width if width > 1 else ""}(to + ${k} * v_step + q * v_place, v${k // 4}${k % 4});
 % endfor

@@ -111,7 +111,8 @@ def direct_kernel(problem: ConvProblem, target: Target) -> ConvKernel:
     context = {
         "elem": p.elem, "I": "int" if p.fits_int and not target.is_cpu else "long",
         "order": [(name, names[name]) for name in layout.order], "V": V, "wide": layout.wide,
-        "strip": strip, "kept": unrolled, "divided": any(axis.divisor > 1 for axis in axes),
+        "strip": strip, "register_taps": unrolled,
+        "divided": any(axis.divisor > 1 for axis in axes),
         "rows": row_reads(strip, V, axes[2], _vector(p)) if in_vector else None,
         "t_unit": axes[2].t == 1 and in_vector, "ahead": ahead,
         "finish": finish(p, [space[2] for space in orders]),

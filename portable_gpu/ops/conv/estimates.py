@@ -266,7 +266,7 @@ def direct_work(context: Mapping[str, Any], constants: Mapping[str, int], target
     single = V * k.single if wide == 1 and c["t_axis2"] != 1 else 0.0
     work = c["items"] * k.item + lines * (k.row + strips * (k.strip + single))
     work += k.line * _lines_beyond_cache(context, constants)
-    if not context["kept"]:
+    if not context["register_taps"]:
         of_channels = lines * strips * c["sources"]
         work += k.channel * (of_channels if strip else max(of_channels, sets))
     if max(c["divisor0"], c["divisor1"], 1 if strip else c["divisor2"]) > 1:
@@ -279,12 +279,12 @@ def direct_work(context: Mapping[str, Any], constants: Mapping[str, int], target
     elif strip and wide > 1:
         adds = sum(at is not None for reads in strip.reads for at in reads)
         work += sets * adds * (k.wide_tap + half_vector) * _vectors(wide, context)
-        work += 0 if context["kept"] else sets * taps * wide * k.gathered
+        work += 0 if context["register_taps"] else sets * taps * wide * k.gathered
     elif strip:
         work += sets * (len(strip.loads) * (k.load + half) + taps * V * k.build)
     else:
         work += sets * taps * (k.loop_tap + half)
-    weights = c["items"] * c["taps0"] * c["taps1"] * taps * bool(context["kept"])
+    weights = c["items"] * c["taps0"] * c["taps1"] * taps * bool(context["register_taps"])
     return work + weights * (wide * k.gathered if wide > 1 else k.weight)
 
 
@@ -292,11 +292,11 @@ def planes_work(kernel: ConvKernel, target: Target) -> float:
     """Return the work of ``conv/planes``, in multiply-adds of the best tiles."""
     k, c, x = DirectSumCosts.of("direct convolutions", target), kernel.constants, kernel.context
     rows = (c["lines"] - 1) * x["steps"][0] + c["rows_of_taps"]
-    sums = -(-((c["lines"] - 1) * c["pitch"] + c["places2"]) // (x["together"] * x["V"]))
+    sums = -(-((c["lines"] - 1) * c["pitch"] + c["places2"]) // (x["vectors_at_once"] * x["V"]))
     stored = c["lines"] * x["divisors"][0]
     loaded = rows * -(-c["inside"] // x["read"])
     moved = loaded + stored * -(-c["t2_size"] // x["stored"]) + c["copied"] // x["V"]
-    work = k.plane + k.plane_tap * sums * x["together"] * prod(x["taps"])
+    work = k.plane + k.plane_tap * sums * x["vectors_at_once"] * prod(x["taps"])
     halves = k.plane_half * loaded * (x["steps"][1] > 1)
     return kernel.items * float(work + k.plane_vector * moved + halves)
 
@@ -424,7 +424,7 @@ def direct_seconds(
     places = c["sources"] * (c["taps0"] + taps0 * c["taps1"])
     loads, weights, adds = taps2, taps2, taps2
     if strip:
-        loads, weights = len(strip.loads), 0 if context["kept"] else strip.taps
+        loads, weights = len(strip.loads), 0 if context["register_taps"] else strip.taps
         adds = sum(j is not None for reads in strip.reads for j in reads)
         waiting = rows * (k.row + k.load * loads + k.weight * weights)
     else:
@@ -498,7 +498,7 @@ def sliding_seconds(
     )
     adds *= context["wide"] * multiply_adds(context["elem"])
     loads = min(rows.fresh, len(rows.strip.loads)) * len(context["chunks"])
-    loads += len(context.get("of_t", ()))
+    loads += len(context.get("t_chunks", ()))
     waiting = k.start + steps * (k.step + k.load * loads)
     waiting += (1 + log2(sharing)) * k.level_sum * taps
     if constants.get("parts", 1) > 1:

@@ -15,7 +15,7 @@ from portable_gpu.targets import Target
 
 _VECTOR_BYTES = 64
 #: Vectors of sums at a time: independent sums, which hide the latency of multiply-adds.
-_TOGETHER = 4
+_VECTORS_AT_ONCE = 4
 #: Bytes of the copy of a band, of which there is one more for sums: both stay in the L1 cache.
 _COPY_BYTES = 8 << 10
 #: Taps of a filter, at most: more weights do not stay in registers.
@@ -69,7 +69,7 @@ def planes_kernel(problem: ConvProblem, target: Target) -> ConvKernel | None:
     places1, places2 = (-(-axis.target // axis.divisor) for axis in (along, across))
     pitch = places2 + (columns - 1) // steps[1]
     inside = min(across.source, low2 + steps[1] * pitch) - max(low2, 0)
-    slack = _TOGETHER * V  # the last vectors of sums reach as far beyond
+    slack = _VECTORS_AT_ONCE * V  # the last vectors of sums reach as far beyond
     size = _COPY_BYTES // itemsize
     # Rows of a phase: those of the band, and those that taps read after them.
     after = (rows - 1) // steps[0]
@@ -95,7 +95,8 @@ def planes_kernel(problem: ConvProblem, target: Target) -> ConvKernel | None:
     for c, axis in enumerate(axes):
         constants |= axis.constants(c)
     context = {
-        "elem": p.elem, "taps": (along.taps, across.taps), "V": V, "together": _TOGETHER,
+        "elem": p.elem, "taps": (along.taps, across.taps), "V": V,
+        "vectors_at_once": _VECTORS_AT_ONCE,
         "steps": steps, "divisors": divisors, "size": size,
         "remainders": (_remainders(along), _remainders(across)),
         "I": "int" if items < 1 << 31 else "long",

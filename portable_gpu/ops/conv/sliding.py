@@ -257,7 +257,7 @@ def sliding_kernel(problem: ConvProblem, target: Target) -> ConvKernel | None:
         "chunks": singly if lanes else chunks_of(strip, V, source, axes[2].source, p),
         "joined": not lanes and V > 1 and V * p.elem.itemsize <= _LOAD_BYTES
                   and whole_vectors(result, axes[2].target, V, p),
-        "kept": p.taps * of_number <= _MOST_WEIGHTS, "finish": finish(p),
+        "register_taps": p.taps * of_number <= _MOST_WEIGHTS, "finish": finish(p),
     }  # fmt: skip
     return ConvKernel("sliding", _parameters(context), context, constants, groups_of(bands) * group)
 

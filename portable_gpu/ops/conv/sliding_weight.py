@@ -102,7 +102,7 @@ def sliding_weight_kernel(problem: ConvProblem, target: Target) -> WeightKernel 
         "at_once": max(1, min(T, _LOCAL_BYTES // (sum_bytes * wide * G))),
         "chunks": [(j, 1) for j in strip.loads] if by_channels
                   else chunks_of(strip, V, p.x, axes[2].source, p),
-        "of_t": [(v, t_count) for v in range(0, V, t_count)],
+        "t_chunks": [(v, t_count) for v in range(0, V, t_count)],
     }  # fmt: skip
     partial_bytes = blocks * parts * T * lanes * wide * sum_bytes if parts > 1 else 0
     return WeightKernel("sliding_weight", context, constants, blocks, parts, partial_bytes)
