@@ -9,6 +9,9 @@
 ##
 ## last   whether channels are adjacent             step   1 or 2: the step along axis 2, if elements are adjacent in
 ##                                                         both arrays; else 0
+## width  0, or the places of a panel, if the matrix is packed for products (gemm/packed): steps k of a share of k are
+##        (channel, r), and a share has share_size elements:
+##            c[n, k / share, q / width, k % share, q % width]
 ## run    the elements of a row of taps of all channels, if these are adjacent and few; else 0
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="space" file="/conv/_axes.cl.mako"/>
@@ -29,6 +32,12 @@ ${space.coordinates("item", order, "long")}\
         __global const ${E}_t *image = s + s_offset + n * s_batch${"" if last else " + channel * s_channel"};
         __global ${E}_t *matrix = c + c_offset + n * c_batch${"" if last else " + channel * c_channel"}
             + (at0 * t1_size + at1) * t2_size * c_place;
+% if width:
+        const ulong first = (at0 * t1_size + at1) * t2_size;
+        long k = channel * taps0 * taps1 * taps2;  // the step within its share
+        __global ${E}_t *block_of_k = c + c_offset + n * c_batch + k / share * share_size;
+        k %= share;
+% endif
         for (long r0 = 0; r0 < taps0; r0++)
         for (long r1 = 0; r1 < taps1; r1++) {
             const long p0 = at0 * step0 + r0 * tap_step0 + shift0, p1 = at1 * step1 + r1 * tap_step1 + shift1;
@@ -48,7 +57,12 @@ ${space.coordinates("item", order, "long")}\
             }
 % else:
             for (long r2 = 0; r2 < taps2; r2++) {
+% if width:
+                __global ${E}_t *step = block_of_k + k++ * ${width};
+                if (k == share) k = 0, block_of_k += share_size;
+% else:
                 __global ${E}_t *to = matrix + ((r0 * taps1 + r1) * taps2 + r2) * c_tap;
+% endif
                 const long from = r2 * tap_step2 + shift2;
                 // Places low <= q < high read inside of the row: 0 <= q * step2 + from < s2_size.
                 const long low = from < 0 ? (step2 - 1 - from) / step2 : 0;
@@ -56,6 +70,15 @@ ${space.coordinates("item", order, "long")}\
                 const long left = inside ? clamp(low, begin, end) : end;
                 const long right = inside ? clamp(high, left, end) : end;
 % for start, limit, value in (("begin", "left", None), ("left", "right", "read"), ("right", "end", None)):
+% if width:
+                for (long q = ${start}; q < ${limit};) {  // the places of one panel
+                    const ulong place = first + q, column = place % ${width};
+                    const long after = min(${limit}, q + ${width} - (long)column);
+                    __global ${E}_t *to = step + place / ${width} * share * ${width} + column - q;
+                    for (; q < after; q++) to[q] = ${f"row[{from_place}]" if value else "0"};
+                }
+<% continue %>
+% endif
                 for (long q = ${start}; q < ${limit}; q++)
 % if last:
                     for (long i = 0; i < channels; i++)

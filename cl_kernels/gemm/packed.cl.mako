@@ -38,6 +38,7 @@ ${packed.functions(problem, policy, "any")}
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
 void ${kernel("pack")}
 {
+    packed_a += packed_a_offset, packed_b += packed_b_offset;
     const long items_a = (panels_a + group_a - 1) / group_a * ((share + chunk_a - 1) / chunk_a) * splits;
     const bool is_a = (long)get_global_id(0) < items_a;
     const long id = is_a ? get_global_id(0) : get_global_id(0) - items_a, item = get_global_id(1);
@@ -62,6 +63,7 @@ void ${kernel("pack")}
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
 void ${kernel("tiles")}
 {
+    packed_a += packed_a_offset, packed_b += packed_b_offset;
     const long panels_a = (m + ${MR - 1}) / ${MR}, panels_b = (n + ${NR - 1}) / ${NR};
     // p: the panel of A.  part: the share's number among those of the launch.
     const long blocks = (panels_a + block - 1) / block;

@@ -14,8 +14,7 @@ from sampling import dealt
 from portable_gpu.codegen.epilogue import Epilogue, Stage
 from portable_gpu.dtypes import bfloat16, element, is_float16_like
 from portable_gpu.ops.gemm import matmul
-from portable_gpu.ops.gemm.packed import forms, lanes, policy
-from portable_gpu.ops.gemm.packed import plan as packed
+from portable_gpu.ops.gemm.packed import blocks, forms, lanes, policy
 from portable_gpu.ops.gemm.packed.forms import preferred_form
 from portable_gpu.ops.gemm.packed.plan import PackedPlan
 from portable_gpu.ops.gemm.packed.policy import PackedPolicy
@@ -304,11 +303,11 @@ def test_deep_products_split_k(cpu: Engine, dtype: Any) -> None:
     rng = np.random.default_rng(8)
     a, b = values(rng, (7, 20_011), dtype), values(rng, (20_011, 9), dtype)
     gemm = run_and_check(cpu, a, b, dtype, 2, 1)
-    assert gemm.splits > 1
+    assert gemm.blocks.splits > 1
 
 
 def test_slabs_bound_the_workspace(cpu: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(packed, "WORKSPACE", 3 * 40_000)
+    monkeypatch.setattr(blocks, "WORKSPACE", 3 * 40_000)
     set_thresholds(monkeypatch, serial_flop=0, lone_flop=0, strip_flop=0)
     rng = np.random.default_rng(9)
     for shape in ((), (3,)):

@@ -91,7 +91,7 @@ def test_images_of_filters_of_one_tap_are_copied_as_one_row() -> None:
         "weight", element(np.dtype(np.float32)), 2, 1, 32, 64, size, (1, 1, 1), size, (1, 1, 1),
         (1, 1, 1), (0, 0, 0), dense(2, 32, size), dense(64, 32, (1, 1, 1)), dense(2, 64, size),
     )  # fmt: skip
-    made = products(convolution, detect(RECORDED["PoCL"][0]), None)
+    made = products(convolution, detect(RECORDED["PoCL"][0]), TuningTable.shipped(), None)
     assert made is not None
     copies = [step[0] for step in made.steps if isinstance(step, tuple)]
     assert [copy.channels for copy in copies if isinstance(copy, Windows)] == [32, 64]

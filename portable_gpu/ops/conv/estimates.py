@@ -12,7 +12,12 @@ from portable_gpu.ops.caches import L2_BYTES, LINE_BYTES
 from portable_gpu.ops.conv.kernels import ConvKernel
 from portable_gpu.ops.conv.strips import RowReads
 from portable_gpu.ops.conv.windows import Windows
-from portable_gpu.ops.gemm.packed.forms import PackedForm, packed_seconds, preferred_form
+from portable_gpu.ops.gemm.packed.forms import (
+    PackedForm,
+    in_core,
+    packed_seconds,
+    preferred_form,
+)
 from portable_gpu.ops.gemm.problem import GemmProblem
 from portable_gpu.ops.gemm.variants import fastest
 from portable_gpu.ops.variant import Variant, best_of
@@ -557,15 +562,43 @@ def _windows_seconds(windows: Windows, target: Target) -> float:
     return (seconds + matrix * k.far * (matrix > L2_BYTES)) / target.compute_units
 
 
-def best_product(problem: GemmProblem, target: Target, table: TuningTable) -> Variant:
-    """Return the fastest variant of products of windows, by their estimate of small products."""
+def best_product(
+    problem: GemmProblem, target: Target, table: TuningTable, given: str = ""
+) -> Variant:
+    """Return the fastest variant of products of windows, by their estimate of small products.
+
+    Args:
+        problem: The product.
+        target, table: The device, and measured policies.
+        given: The operands that are given packed: see :func:`form_of`.
+    """
     best = best_of(fastest(problem, target, table), target)
     if not target.is_cpu:
         return best
     if not best.path.startswith("packed"):
         return replace(best, estimate=best.estimate + WindowCosts.on(target).call)
-    seconds = _product_seconds(problem, preferred_form(problem, target, table), target)
+    form = preferred_form(problem, target, table)
+    if given:
+        left = {"a": form.a_packed, "b": form.b_packed}
+        left |= dict.fromkeys((in_core(name, form) for name in given), False)
+        form = replace(form, a_packed=left["a"], b_packed=left["b"])
+        best = replace(best, launches=form.launches)
+    seconds = _product_seconds(problem, form, target)
     return replace(best, estimate=best.estimate * seconds / packed_seconds(problem, target))
+
+
+def form_of(problem: GemmProblem, target: Target, table: TuningTable) -> PackedForm | None:
+    """Return the form of a product of which operands may be given packed, else ``None``."""
+    best = best_of(fastest(problem, target, table), target)
+    return preferred_form(problem, target, table) if best.path == "packed" else None
+
+
+def packing_seconds(problem: GemmProblem, form: PackedForm, target: Target) -> float:
+    """Return the seconds in which the operand ``"a"`` of a product is packed by itself."""
+    k, width = WindowCosts.on(target), form.policy.item_n if form.transposed else form.policy.item_m
+    count = problem.batch_size if any(problem.a.batch) else 1
+    elements = count * problem.k * -(-problem.m // width) * width
+    return k.call + elements * k.packed / target.compute_units
 
 
 def _product_seconds(problem: GemmProblem, form: PackedForm, target: Target) -> float:

@@ -11,6 +11,7 @@ Filters of one tap, with stride 1 and no padding, read x and y where they are st
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -23,13 +24,20 @@ from portable_gpu.dtypes import Element, dtype_of
 from portable_gpu.ops.conv.bands import Band, bands, least_rows, rows_axis, whole_image
 from portable_gpu.ops.conv.chunks import chunks, workspace_limit
 from portable_gpu.ops.conv.copies import computed, moved
-from portable_gpu.ops.conv.estimates import best_product, windows_seconds
+from portable_gpu.ops.conv.estimates import (
+    best_product,
+    form_of,
+    packing_seconds,
+    windows_seconds,
+)
 from portable_gpu.ops.conv.problem import ConvProblem, ImageStrides
 from portable_gpu.ops.conv.strips import SpaceAxis, axes_of
 from portable_gpu.ops.conv.windows import ColumnStrides, Windows, WindowsPlan
 from portable_gpu.ops.elementwise.problem import ElementwiseProblem
 from portable_gpu.ops.elementwise.variants import variants as copied
 from portable_gpu.ops.gemm.binding import bind
+from portable_gpu.ops.gemm.packed.forms import PackedForm
+from portable_gpu.ops.gemm.packed.plan import OperandPacking, PackedPlan, given_panels
 from portable_gpu.ops.gemm.problem import GemmProblem
 from portable_gpu.ops.gemm.variants import make_plan as make_product
 from portable_gpu.ops.variant import Variant, best_of, bind_best
@@ -56,15 +64,44 @@ def merged(size: Shape, steps: Shape) -> int | None:
 
 @dataclass(frozen=True)
 class ConvProduct:
-    """A product within a convolution: its problem, and the places of its operands."""
+    """A product within a convolution.
+
+    Attributes:
+        problem: The product.
+        operands: The places of its operands.
+        adds: Whether it is added to the result.
+        form: Its form, if some operands are given packed.
+        given: These operands, ``"a"``, ``"b"`` or ``"ab"``.
+    """
 
     problem: GemmProblem
     operands: tuple[Location, ...]
     adds: bool
+    form: PackedForm | None = None
+    given: str = ""
+
+    def plan(self, engine: Engine) -> Plan:
+        """Build the plan."""
+        if self.form is None:
+            return make_product(engine, self.problem)
+        return PackedPlan(engine, self.problem, self.form, self.given)
 
 
-_Key = Windows | GemmProblem | ElementwiseProblem
-_Step = ConvProduct | tuple[Windows | ElementwiseProblem, tuple[Location, ...]]
+@dataclass(frozen=True)
+class PackedWeights:
+    """The weights of several products, packed once."""
+
+    problem: GemmProblem
+    form: PackedForm
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of the weights."""
+        return self.problem.a.nbytes(self.problem.m * self.problem.k)
+
+
+_Key = Windows | GemmProblem | ElementwiseProblem | PackedWeights
+_Step = ConvProduct | tuple[Windows | ElementwiseProblem | PackedWeights, tuple[Location, ...]]
 
 
 @dataclass(frozen=True)
@@ -91,24 +128,30 @@ class ConvProducts:
             if isinstance(step, ConvProduct):
                 key: _Key = step.problem
                 if key not in made:
-                    made[key] = make_product(engine, step.problem)
+                    made[key] = step.plan(engine)
                 scalars = (1.0, 1.0 if step.adds else 0.0)
                 result.append(Step(made[key], step.operands, scalars=scalars))
             else:
                 key, operands = step
                 if key not in made:
-                    made[key] = (
-                        WindowsPlan(engine, key)
-                        if isinstance(key, Windows)
-                        else bind_best(engine, copied(key, engine.target, engine.table))
-                    )
+                    made[key] = _plan_of(key, engine)
                 result.append(Step(made[key], operands))
         return Steps(result)
 
 
+def _plan_of(key: Windows | ElementwiseProblem | PackedWeights, engine: Engine) -> Plan:
+    """Build the plan of a step that is not a product."""
+    if isinstance(key, Windows):
+        return WindowsPlan(engine, key)
+    if isinstance(key, PackedWeights):
+        return OperandPacking(engine, key.problem, key.form, "a")
+    return bind_best(engine, copied(key, engine.target, engine.table))
+
+
 def products(
-    problem: ConvProblem, target: Target, limit: int | None, aligned: bool = True
-) -> ConvProducts | None:
+    problem: ConvProblem, target: Target, table: TuningTable, limit: int | None,
+    aligned: bool = True,
+) -> ConvProducts | None:  # fmt: skip
     """Return the products of a convolution, or ``None`` if its arrays do not allow them.
 
     A chunk has at least one image; one whose windows are larger than the limit is cut into bands of
@@ -116,7 +159,7 @@ def products(
 
     Args:
         problem: The convolution, or one of its gradients.
-        target: The device.
+        target, table: The device, and measured policies.
         limit: The most bytes of workspace; see ``workspace_limit`` of the public functions.
         aligned: See :class:`~portable_gpu.ops.gemm.problem.GemmProblem`.
     """
@@ -135,7 +178,7 @@ def products(
     if p.direction == "input" and itemsize == 2:
         of_windows *= 2  # this gradient has its windows in float32
     channels_last = target.is_cpu and p.groups == 1 and p.channels > 1 and p.x.channel == 1
-    build = _StepsBuilder(p, target, channels_last, aligned)
+    build = _StepsBuilder(p, target, table, channels_last, aligned)
     max_bytes = workspace_limit(limit, target) - build.weight_bytes
     if p.direction != "weight":
         if y_step is None or not build.has_common_steps:
@@ -145,7 +188,7 @@ def products(
         if p.epilogue and p.direction == "input":  # the last kernel sums windows
             return None
         chunk = _images(p, of_windows, max_bytes, target)
-        return build.by_windows(y_step, chunk, _bands(p, of_windows, max_bytes, target))
+        return build.by_windows(y_step, chunk, _bands(p, of_windows, max_bytes, target), max_bytes)
     steps = x_step, y_step
     joined = [
         step is not None and (p.batch == 1 or operand.outer == places * step)
@@ -155,7 +198,7 @@ def products(
     of_image = sum(n for n, is_joined in zip(of_copies, joined, strict=True) if not is_joined)
     chunk = p.batch
     if itemsize == 2 and of_image * p.batch > max_bytes:
-        build = _StepsBuilder(p, target, channels_last, aligned, apart=True)
+        build = _StepsBuilder(p, target, table, channels_last, aligned, apart=True)
         max_bytes = workspace_limit(limit, target) - build.weight_bytes
     if of_image and (itemsize > 2 or build.apart):
         chunk = _images(p, of_image, max_bytes, target)
@@ -200,16 +243,16 @@ class _StepsBuilder:
 
     Args:
         problem, aligned: See :func:`products`.
-        target: The device.
+        target, table: See :func:`products`.
         channels_last: Whether the window of a place is contiguous, with the channels of each tap.
         apart: Whether the gradient of 16-bit weights is first added up in float32.
     """
 
     def __init__(
-        self, problem: ConvProblem, target: Target, channels_last: bool, aligned: bool,
-        apart: bool = False,
+        self, problem: ConvProblem, target: Target, table: TuningTable, channels_last: bool,
+        aligned: bool, apart: bool = False,
     ) -> None:  # fmt: skip
-        self.p, self.target, self.apart = problem, target, apart
+        self.p, self.target, self.table, self.apart = problem, target, table, apart
         self.channels_last = channels_last
         self.places = prod(problem.y_size)
         self.dtype = dtype_of(problem.elem.name)
@@ -227,7 +270,9 @@ class _StepsBuilder:
 
     def _of_band(self, band: Band) -> _StepsBuilder:
         """Return what makes the steps of a band of an image."""
-        return _StepsBuilder(band.problem, self.target, self.channels_last, self.aligned)
+        return _StepsBuilder(
+            band.problem, self.target, self.table, self.channels_last, self.aligned
+        )
 
     @property
     def weight_bytes(self) -> int:
@@ -377,13 +422,16 @@ class _StepsBuilder:
         is_line = self.p.batch > 1 and operand.outer == self.places * step
         return is_line and self.target.is_cpu
 
-    def by_windows(self, y_step: int, chunk: int, bands: list[Band]) -> ConvProducts:
+    def by_windows(
+        self, y_step: int, chunk: int, bands: list[Band], max_bytes: int
+    ) -> ConvProducts:
         """Return copies of windows and products; backward, products and sums of windows.
 
         Args:
             y_step: The common stride of the places of y.
             chunk: The number of images that are computed at a time.
             bands: The bands of an image, which are computed one after the other.
+            max_bytes: The limit of the windows.
         """
         p, backward = self.p, self.p.direction == "input"
         is_cut = bands != [whole_image(p)]
@@ -412,8 +460,71 @@ class _StepsBuilder:
                     operands = (w, space, *self._extra_places(first, band), y_at)
                     extras = of._extras(count, joined)
                     product = of._product(of._weights(), matrix, y, operands, extras=extras)
-                    steps += [(windows, (x_at, space)), product]
+                    at = space
+                    if not is_cut:
+                        windows, product, at = self._in_panels(windows, product, at, max_bytes)
+                    nbytes = max(nbytes, at.nbytes)
+                    steps += [(windows, (x_at, at)), product]
+        if self.target.is_cpu:
+            steps = self._packed_once(steps)
         return self._with_weights(steps, 1, w, nbytes, chunk, len(bands))
+
+    def _in_panels(
+        self, windows: Windows, product: ConvProduct, space: Temporary, max_bytes: int
+    ) -> tuple[Windows, ConvProduct, Temporary]:
+        """Return a copy of windows as the product packs them, that product, and their place.
+
+        Where this is not possible, the arguments are returned.
+
+        Args:
+            windows, product: The copy, and the product that reads it.
+            space: The place of the copy.
+            max_bytes: The limit of its size.
+        """
+        p, problem = self.p, product.problem
+        is_plain = problem.compute == windows.matrix and p.groups == 1 and not windows.last
+        if not (self.target.is_cpu and is_plain):
+            return windows, product, space
+        form = form_of(problem, self.target, self.table)
+        if form is None or form.transposed:
+            return windows, product, space
+        panels = given_panels(problem, form, self.target, "b")
+        if panels is None or panels.nbytes > max_bytes:
+            return windows, product, space
+        of_image = panels.nbytes // windows.batch // windows.matrix.itemsize
+        columns = ColumnStrides(of_image, 0, 0, 1)
+        space = replace(space, nbytes=panels.nbytes)
+        weights, _, *others = product.operands
+        return (
+            replace(windows, columns=columns, panels=panels),
+            replace(product, operands=(weights, space, *others), form=form, given="b"),
+            space,
+        )
+
+    def _packed_once(self, steps: list[_Step]) -> list[_Step]:
+        """Return the steps, in which the weights of equal products are packed once for all."""
+        counts = Counter(step.problem for step in steps if isinstance(step, ConvProduct))
+        packed: list[_Step] = []
+        given: dict[GemmProblem, tuple[PackedForm, Temporary]] = {}
+        for step in steps:
+            if not isinstance(step, ConvProduct) or counts[step.problem] < 2:
+                continue
+            problem = step.problem
+            if problem in given:
+                continue
+            form = form_of(problem, self.target, self.table)
+            panels = given_panels(problem, form, self.target, "a") if form else None
+            if form and panels:
+                itemsize = problem.compute.itemsize
+                space = Temporary(f"packed weights {len(given)}", panels.nbytes, itemsize)
+                given[problem] = form, space
+                packed.append((PackedWeights(problem, form), (step.operands[0], space)))
+        for number, step in enumerate(steps):
+            if isinstance(step, ConvProduct) and step.problem in given:
+                form, space = given[step.problem]
+                operands = space, *step.operands[1:]
+                steps[number] = replace(step, operands=operands, form=form, given="a" + step.given)
+        return [*packed, *steps]
 
     def _windows(self, count: int, stored: Element, joined: bool) -> tuple[Windows, View]:
         """Return the windows of ``count`` images, and the view of their matrix for a product.
@@ -530,28 +641,30 @@ def variants(
     problem: ConvProblem, target: Target, table: TuningTable, limit: int | None
 ) -> Iterator[Variant]:
     """Yield the products of a convolution as a variant, if its arrays allow them."""
-    made = products(problem, target, limit)
+    made = products(problem, target, table, limit)
     if made is None:
         return
     texts: list[Specialization] = []
     seconds, launches, nbytes, known = 0.0, 0, 0, dict[_Key, tuple[float, int]]()
     for step in made.steps:
-        key = step.problem if isinstance(step, ConvProduct) else step[0]
+        key, given = (step.problem, step.given) if isinstance(step, ConvProduct) else (step[0], "")
         if key not in known:
-            if not isinstance(key, Windows):
+            if isinstance(key, Windows):
+                known[key] = windows_seconds(key, target), 1
+                texts.append(key.specialization(target))
+            elif isinstance(key, PackedWeights):
+                known[key] = packing_seconds(key.problem, key.form, target), 1
+            else:
                 best = (
-                    best_product(key, target, table)
-                    if isinstance(key, GemmProblem)
-                    else best_of(copied(key, target, table), target)
+                    best_of(copied(key, target, table), target)
+                    if isinstance(key, ElementwiseProblem)
+                    else best_product(key, target, table, given)
                 )
                 known[key] = best.estimate, best.launches
                 texts += best.texts()
-            else:
-                known[key] = windows_seconds(key, target), 1
-                texts.append(key.specialization(target))
         seconds += known[key][0]
         launches += known[key][1]
-        nbytes += key.nbytes if isinstance(key, ElementwiseProblem) else key.bytes
+        nbytes += key.bytes if isinstance(key, Windows | GemmProblem) else key.nbytes
     of = f"{made.chunk} image(s)" if made.bands == 1 else f"one of {made.bands} bands of an image"
     why = (
         f"products of matrices, with the windows of {of} in workspace"
@@ -572,7 +685,9 @@ def variants(
 
 
 def _bind(engine: Engine, problem: ConvProblem, limit: int | None) -> Plan:
-    made = products(problem, engine.target, limit, aligned=not engine.maps_host_memory)
+    made = products(
+        problem, engine.target, engine.table, limit, aligned=not engine.maps_host_memory
+    )
     assert made is not None
     plan = made.plan(engine)
     plan.flop, plan.bytes = problem.flop, problem.bytes

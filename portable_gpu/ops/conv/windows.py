@@ -11,6 +11,7 @@ from portable_gpu.dtypes import Element
 from portable_gpu.ops.conv.items import GROUP, bound_operands, index_type, launch_sizes
 from portable_gpu.ops.conv.problem import ImageStrides
 from portable_gpu.ops.conv.strips import SpaceAxis, axis_parameters
+from portable_gpu.ops.gemm.packed.plan import Panels
 from portable_gpu.ops.one_launch import OneLaunch
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.targets import Target
@@ -42,6 +43,8 @@ class Windows:
         image: The image's strides.
         columns: The matrix of windows.
         bias: The stride of what is added to sums; ``None`` without it.
+        panels: The layout of copies that products read packed, whose columns are places and whose
+            steps are channels and taps; ``None`` for a matrix.
     """
 
     elem: Element
@@ -53,6 +56,7 @@ class Windows:
     image: ImageStrides
     columns: ColumnStrides
     bias: int | None = None
+    panels: Panels | None = None
 
     @property
     def places(self) -> int:
@@ -145,7 +149,9 @@ class Windows:
             return specialize(
                 f"conv/cpu_{name}", target, {name: self._parameters("long", True)}, elem=self.elem,
                 matrix=self.matrix, each=self._items_of_one(), last=self.last, most=_MOST_SUMS,
-                step=self.near, run=self.run, order=[(name, names[name]) for name in order],
+                step=self.near, run=self.run,
+                width=self.panels.width if self.panels else 0,
+                order=[(name, names[name]) for name in order],
             )  # fmt: skip
         if self.channels > 1 and abs(self.image.channel) == 1:
             order = ("n", "at0", "at1", "block", "channel")
@@ -172,7 +178,9 @@ class Windows:
             buffer(image, "c", writes=True, restrict=restrict),
             *scalars(index, "items"), *scalars("long", "s_offset", "c_offset"),
             *scalars(index, *shared, "s_batch", "s_channel"),
-            *scalars(index, "c_batch", "c_channel", "c_tap", "c_place"), *axis_parameters(index),
+            *scalars(index, "c_batch", "c_channel", "c_tap", "c_place"),
+            *(scalars(index, "share", "share_size") if self.panels else ()),
+            *axis_parameters(index),
         ]  # fmt: skip
 
     def _items_of_one(self) -> int:
@@ -232,6 +240,9 @@ class WindowsPlan(OneLaunch):
             constants |= {
                 "s_batch": w.image.outer, "s_channel": w.image.channel, "c_place": c.place,
             }  # fmt: skip
+        if w.panels:
+            share, width = w.panels.share, w.panels.width
+            constants |= {"share": share, "share_size": -(-w.places // width) * share * width}
         self.bytes = w.bytes
         self._launch = engine.programs.launch(
             w.specialization(engine.target), "image" if w.sums else "columns", constants,

@@ -152,6 +152,11 @@ def packed_forms(problem: GemmProblem, target: Target, table: TuningTable) -> It
             )  # fmt: skip
 
 
+def in_core(name: str, form: PackedForm) -> str:
+    """Return the operand ``"a"`` or ``"b"`` of the computed product that one of the problem is."""
+    return "ba"["ab".index(name)] if form.transposed else name
+
+
 def packed_seconds(problem: GemmProblem, target: Target) -> float:
     """Return the estimated seconds of the preferred form."""
     costs = DeviceCosts.of("device", target)

@@ -12,7 +12,7 @@ from portable_gpu.codegen.epilogue import stored_operands
 from portable_gpu.codegen.parameters import Declared, Parameter, buffer, scalars
 from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.dtypes import Element
-from portable_gpu.ops.caches import L1_BYTES, LINE_BYTES, PAGE_BYTES
+from portable_gpu.ops.caches import L1_BYTES, LINE_BYTES
 from portable_gpu.ops.gemm.operands import (
     batch_parameters,
     extents,
@@ -22,7 +22,8 @@ from portable_gpu.ops.gemm.operands import (
     offsets,
     strides,
 )
-from portable_gpu.ops.gemm.packed.forms import PackedForm, in_place, is_small
+from portable_gpu.ops.gemm.packed.blocks import Blocks, Slab
+from portable_gpu.ops.gemm.packed.forms import PackedForm, in_core, in_place, is_small
 from portable_gpu.ops.gemm.packed.policy import PackedPolicy
 from portable_gpu.ops.gemm.packed.sharing import shared_operand
 from portable_gpu.ops.gemm.problem import GemmProblem, Operand
@@ -32,17 +33,9 @@ from portable_gpu.runtime.plan import Plan
 from portable_gpu.runtime.queue_state import QueueState
 from portable_gpu.targets import Target
 
-#: Bytes of scratch that one call may use: a third each for A, B and unfinished sums.
-WORKSPACE = 192 << 20
-#: Where B is not packed: steps of a tile at a time, and bytes of a row of B for a work-item.
-VISIT = 64
-RUN_BYTES = 4 << 10
-#: Work of one work-item that makes the cost of a work-group (some 0.1 us) small.
-ITEM_FLOP = 2_000_000
 #: A number of columns that no matrix has.
 _EVERY_COLUMN = 1 << 40
-#: Work for each compute unit that makes the cost of a launch (some 40 us) small.
-LAUNCH_FLOP = 80_000_000
+_PACKED_OFFSETS = "packed_a_offset", "packed_b_offset"
 
 
 def loads(problem: GemmProblem, policy: PackedPolicy) -> list[tuple[Element, int]]:
@@ -91,7 +84,7 @@ def _parameters(p: GemmProblem) -> Declared:
         *scalars("long", "m", "n", "depth", "share"),
         *scalars("int", "splits", "chunk_a", "group_a", "chunk_b", "group_b"),
         *scalars("int", "panels_a", "panels_b", "once_a", "once_b"),
-        *scalars("long", "first"),
+        *scalars("long", "first", "packed_a_offset", "packed_b_offset"),
         *a, *b, *batch_parameters(rank),
     ]  # fmt: skip
     tiles = [
@@ -101,7 +94,7 @@ def _parameters(p: GemmProblem) -> Declared:
         *scalars("long", "m", "n", "row", "col", "over", "under", "depth", "share"),
         *scalars("int", "splits", "share0", "share_count", "block", "run", "visit", "products"),
         *scalars("int", "a_packed", "b_packed", "once_a", "once_b"),
-        *scalars("long", "first"),
+        *scalars("long", "first", "packed_a_offset", "packed_b_offset"),
         *scalars("int", "parts", "finish"),
         *_stored(p),
     ]
@@ -135,27 +128,6 @@ def _stored(p: GemmProblem) -> list[Parameter]:
 
 
 @dataclass(frozen=True)
-class Slab:
-    """The parts of A and B that are packed and multiplied at once.
-
-    Attributes:
-        first, products: The first product of the batch, and their number.
-        row, rows: The first row of A, and their number.
-        col, cols: The first column of B, and their number.
-        step, steps: The first step of k, and their number.
-    """
-
-    first: int
-    products: int
-    row: int
-    rows: int
-    col: int
-    cols: int
-    step: int
-    steps: int
-
-
-@dataclass(frozen=True)
 class PackedLaunch:
     """One launch.
 
@@ -171,6 +143,78 @@ class PackedLaunch:
     move_b: int
 
 
+@dataclass(frozen=True)
+class Panels:
+    """The layout of a packed operand: see the template ``gemm/packed``.
+
+    Attributes:
+        width: Rows or columns of a panel.
+        share, shares: Steps of k of a share, and the number of shares.
+        nbytes: Bytes of the panels of all products.
+    """
+
+    width: int
+    share: int
+    shares: int
+    nbytes: int
+
+
+def given_panels(
+    problem: GemmProblem, form: PackedForm, target: Target, name: str
+) -> Panels | None:
+    """Return the layout of an operand that calls of :class:`PackedPlan` can pass packed.
+
+    ``None`` if it is not packed, or if parts of it follow each other in the same memory.
+
+    Args:
+        problem, form: The product and its form.
+        target: The device.
+        name: The operand of the problem: ``"a"`` or ``"b"``.
+    """
+    if form.whole:
+        return None
+    core = problem.transpose() if form.transposed else problem
+    blocks, name = Blocks(core, form, target.compute_units), in_core(name, form)
+    if len(blocks.slabs) > 1 or not blocks.sizes[name]:
+        return None
+    width = form.policy.item_m if name == "a" else form.policy.item_n
+    return Panels(width, blocks.share, blocks.shares, blocks.sizes[name])
+
+
+class OperandPacking(Plan):
+    """The packing of an operand of several products that have the same form, for all of them.
+
+    Operands: the operand as it is stored, and packed, whose offset counts elements of the product.
+    """
+
+    def __init__(self, engine: Engine, problem: GemmProblem, form: PackedForm, name: str) -> None:
+        """Build the kernel.
+
+        Args:
+            engine: The engine.
+            problem, form, name: See :func:`given_panels`, which are not ``None``.
+        """
+        plan = PackedPlan(engine, problem, form)
+        self._name = in_core(name, form)
+        self._launch = plan.packing(self._name)
+
+    def enqueue(
+        self,
+        state: QueueState,
+        buffers: Sequence[Any],
+        offsets: tuple[int, ...],
+        scalars: tuple[Any, ...] = (),
+        wait_for: Sequence[cl.Event] | None = None,
+    ) -> cl.Event | None:
+        """See :meth:`Plan.enqueue`."""
+        source, packed = buffers
+        at_source, at_packed = offsets
+        of_a, empty = self._name == "a", state.empty_buffer
+        memories = [packed if of_a else empty, empty if of_a else packed]
+        memories += [source if of_a else empty, empty if of_a else source]
+        return self._launch(state, memories, (at_packed, at_packed, at_source, at_source), wait_for)
+
+
 class PackedPlan(Plan):
     """A product bound to an engine: built once, called from any thread.
 
@@ -179,12 +223,23 @@ class PackedPlan(Plan):
 
     Attributes:
         problem: The product.
-        form: The blocks, and the policy of the tiles.
+        form: The form, with the policy of the tiles.
+        blocks: Its slabs, and the shares of k; products that are computed whole have none.
     """
 
-    def __init__(self, engine: Engine, problem: GemmProblem, form: PackedForm) -> None:
-        """Build the kernels of a form."""
+    def __init__(
+        self, engine: Engine, problem: GemmProblem, form: PackedForm, given: str = ""
+    ) -> None:
+        """Build the kernels of a form.
+
+        Args:
+            engine: The engine.
+            problem, form: The product and its form.
+            given: The operands, of ``"a"`` and ``"b"`` of the problem, that calls pass packed, at
+                offsets in elements of the product: see :func:`given_panels`.
+        """
         self.problem, self.form = problem, form
+        self._given = "".join(in_core(name, form) for name in given)
         self.flop, self.bytes = problem.flop, problem.bytes
         #: The product as it is computed: transposed, if the form is.
         self._core = core = problem.transpose() if form.transposed else problem
@@ -193,7 +248,7 @@ class PackedPlan(Plan):
         policy = form.policy
         self._panels_a = -(-core.m // policy.item_m)
         self._panels_b = -(-core.n // policy.item_n)
-        self._once_a, self._once_b = not any(core.a.batch), not any(core.b.batch)
+        self._once_b = not any(core.b.batch)
         self._programs = engine.programs
         self._spec = specialization_of(problem, form, engine.target)
         #: The panels of B that a work-item of the kernel `whole` computes.
@@ -203,10 +258,13 @@ class PackedPlan(Plan):
             strips = -(-self._panels_b // self._strip)
             self.workspace_bytes = self._whole_items()[0] * strips * self._whole_bytes()
         else:
-            self._block_up()
-            self._launches = [each for slab in self._slabs for each in self._bind_slab(slab)]
+            self.blocks = Blocks(core, form, self._units)
+            self._sizes = self.blocks.sizes | dict.fromkeys(self._given, 0)
+            self._launches = [
+                each for slab in self.blocks.slabs for each in self._bind_slab(slab, self._given)
+            ]
             self._launches_without: dict[str, list[PackedLaunch]] = {}
-            self.workspace_bytes = self._bytes_a + self._bytes_b + self._bytes_sums
+            self.workspace_bytes = sum(self._sizes.values())
 
     def enqueue(
         self,
@@ -218,7 +276,8 @@ class PackedPlan(Plan):
     ) -> cl.Event | None:
         """See :meth:`Plan.enqueue`.
 
-        Buffers: a, b, the epilogue's arrays, and c.  Scalars: alpha and beta.
+        Buffers: a, b, the epilogue's arrays, and c; of an operand that is given packed, its panels.
+        Scalars: alpha and beta.
         """
         a, b, *extras, c = buffers
         at_a, at_b, *at_extras, at_c = offsets
@@ -232,14 +291,18 @@ class PackedPlan(Plan):
             )
         empty = state.empty_buffer
         kept, name, key = self._shared(state, (a, b), (at_a, at_b))
-        sizes = {"a": self._bytes_a, "b": self._bytes_b, "": self._bytes_sums}
         packed = [
             kept if each == name and kept else state.workspace(nbytes) if nbytes else empty
-            for each, nbytes in sizes.items()
+            for each, nbytes in self._sizes.items()
         ]
+        at_packed = [0, 0]
+        if "a" in self._given:
+            packed[0], at_packed[0], a, at_a = a, at_a, empty, 0
+        if "b" in self._given:
+            packed[1], at_packed[1], b, at_b = b, at_b, empty, 0
         event: cl.Event | None = None
         for each in self._launches_sharing(name) if kept else self._launches:
-            at = at_a + each.move_a, at_b + each.move_b
+            at = *at_packed, at_a + each.move_a, at_b + each.move_b
             if each.packs:
                 event = each.launch(state, (*packed[:2], a, b), at, wait_for)
             else:
@@ -264,10 +327,9 @@ class PackedPlan(Plan):
         shared = shared_operand()
         if shared is None or state.recording is not None or not state.in_order:
             return None, "", None
-        name = shared.name if not self.form.transposed else "ba"["ab".index(shared.name)]
-        parts = {self._part(slab, name) for slab in self._slabs}
-        nbytes = self._bytes_a if name == "a" else self._bytes_b
-        if len(parts) > 1 or not nbytes:
+        name = in_core(shared.name, self.form)
+        parts = {self._part(slab, name) for slab in self.blocks.slabs}
+        if len(parts) > 1 or not self._sizes[name]:
             return None, "", None
         at = "ab".index(name)
         memory = memories[at]
@@ -284,15 +346,22 @@ class PackedPlan(Plan):
         """Return all on which the layout of a packed operand depends."""
         core, policy = self._core, self.form.policy
         operand, width = (core.a, policy.item_m) if name == "a" else (core.b, policy.item_n)
-        once = self._once_a if name == "a" else self._once_b
-        sizes = width, core.batch, once, self._share, self._shares
-        return name, operand, core.compute, self._part(self._slabs[0], name), sizes
+        once = self.blocks.once_a if name == "a" else self.blocks.once_b
+        sizes = width, core.batch, once, self.blocks.share, self.blocks.shares
+        return name, operand, core.compute, self._part(self.blocks.slabs[0], name), sizes
+
+    def packing(self, name: str) -> Launch:
+        """Return the launch that packs an operand of the computed product, in its only part."""
+        (slab,) = self.blocks.slabs
+        return self._bind_pack(slab, name == "a", name == "b")
 
     def _launches_sharing(self, name: str) -> list[PackedLaunch]:
         """Return the launches without the packing of an operand."""
         if name not in self._launches_without:
             self._launches_without[name] = [
-                each for slab in self._slabs for each in self._bind_slab(slab, without=name)
+                each
+                for slab in self.blocks.slabs
+                for each in self._bind_slab(slab, self._given + name)
             ]
         return self._launches_without[name]
 
@@ -325,108 +394,6 @@ class PackedPlan(Plan):
         panel = self.form.policy.item_n * core.k * core.compute.itemsize
         return max(1, L1_BYTES // 2 // max(1, panel))
 
-    def _block_up(self) -> None:
-        """Cut the product into slabs that fit the workspace, and k into shares.
-
-        A third of the workspace is for packed parts of A, one for those of B, and one for sums of
-        tiles.  k is divided as follows::
-
-            share    steps of k that a work-item adds to the sums of a tile in one launch
-            splits   shares that different work-items add at the same time, each with its own sums
-            rounds   of such shares, one after the other: splits x rounds x share is at least k
-            shares   shares of k in a slab, which are packed by one launch
-        """
-        core, form, policy = self._core, self.form, self.form.policy
-        itemsize = core.compute.itemsize
-        tiles = core.tiles(policy.item_m, policy.item_n) * core.batch_size
-        target_splits = -(-4 * self._units // tiles)
-        self.splits = splits = max(1, min(target_splits, core.k // 512)) if target_splits > 1 else 1
-        third = WORKSPACE // 3
-        if form.b_packed:
-            worth = LAUNCH_FLOP * self._units * core.k // max(1, core.flop)  # steps of a launch
-            max_depth = max(64, third // (itemsize * max(policy.item_m, policy.item_n)))
-            depth = min(max_depth, max(policy.depth, min(4 * policy.depth, worth)))
-        else:
-            # No panels of B limit a share, and a work-item visits it VISIT steps at a time.
-            depth = max_depth = max(policy.depth, VISIT << 10)
-        whole = core.k <= splits * min(max_depth, 2 * depth)
-        rounds = 1 if whole else -(-core.k // (splits * depth))
-        self._share = share = max(1, -(-core.k // (splits * rounds)))
-        self._visit = share if form.b_packed else min(share, VISIT)
-        fits = max_depth // share
-        if core.m * core.n * itemsize <= third:
-            # Whole rows and columns: fewer, larger launches than of deep, small slabs.
-            sides = (core.m * form.a_packed, core.n * form.b_packed)
-            fits = third // max(1, itemsize * max(sides)) // share
-        self._shares = shares = splits if splits > 1 else max(1, min(rounds, fits))
-        slab_k = share * shares
-        keeps_sums = share < core.k or self._visit < share  # a tile is computed by several visits
-        rows = max(1, third // (slab_k * itemsize * policy.item_m)) * policy.item_m
-        cols = max(1, third // (slab_k * itemsize * policy.item_n)) * policy.item_n
-        rows = core.m if not form.a_packed else min(rows, core.m)
-        cols = core.n if not form.b_packed else min(cols, core.n)
-        if keeps_sums:
-            panels = third // (splits * itemsize * policy.item_m * policy.item_n)
-            cols = min(cols, max(1, panels) * policy.item_n)
-            max_rows = third // (splits * itemsize * -(-cols // policy.item_n) * policy.item_n)
-            rows = min(rows, max(1, max_rows // policy.item_m) * policy.item_m)
-        rows, cols = _even(core.m, rows, policy.item_m), _even(core.n, cols, policy.item_n)
-        bytes_of_product = slab_k * itemsize * max(rows * form.a_packed, cols * form.b_packed)
-        if keeps_sums:
-            bytes_of_product = max(bytes_of_product, splits * itemsize * rows * cols)
-        is_whole = (rows, cols) == (core.m, core.n)
-        products = max(1, third // max(1, bytes_of_product)) if is_whole else 1
-        products = min(products, core.batch_size)
-        self._grains = (
-            grain(core.a.row, policy.item_m * core.a.elem.itemsize, policy.chunk),
-            grain(core.b.col, policy.item_n * core.b.elem.itemsize, policy.chunk),
-        )
-        self._slabs = list(self._cut(products, rows, cols, slab_k))
-        panels_a, panels_b = -(-rows // policy.item_m), -(-cols // policy.item_n)
-        copies_a, copies_b = (1 if once else products for once in (self._once_a, self._once_b))
-        slab_bytes = slab_k * itemsize
-        self._bytes_a = form.a_packed * copies_a * panels_a * policy.item_m * slab_bytes
-        self._bytes_b = form.b_packed * copies_b * panels_b * policy.item_n * slab_bytes
-        tile_bytes = policy.item_m * policy.item_n * itemsize
-        self._bytes_sums = keeps_sums * splits * products * panels_a * panels_b * tile_bytes
-        flop_of_tile = 2 * policy.item_m * policy.item_n * core.compute.components * share
-        run = max(1, ITEM_FLOP // max(1, flop_of_tile))
-        if not form.b_packed:
-            run = max(run, RUN_BYTES // (policy.item_n * itemsize))
-        run = min(run, max(1, panels_a * panels_b * products // (8 * self._units)), panels_b)
-        # Runs of panels of B are about equal, because threads share the items out.
-        items = -(-panels_b // run)
-        self._run = -(-panels_b // items)
-
-    def _cut(self, products: int, rows: int, cols: int, steps: int) -> Iterator[Slab]:
-        """Yield the slabs of at most these extents, without those outside of a triangle of C."""
-        core = self._core
-        for first in range(0, core.batch_size, products):
-            for col in range(0, core.n, cols):
-                for row in range(0, core.m, rows):
-                    block = self._in_triangle(
-                        row, min(row + rows, core.m), col, min(col + cols, core.n)
-                    )
-                    if block is None:
-                        continue
-                    top, bottom, left, right = block
-                    for step in range(0, max(1, core.k), steps):
-                        yield Slab(
-                            first=first, products=min(products, core.batch_size - first), row=top,
-                            rows=bottom - top, col=left, cols=right - left, step=step,
-                            steps=min(steps, core.k - step),
-                        )  # fmt: skip
-
-    def _in_triangle(
-        self, top: int, bottom: int, left: int, right: int
-    ) -> tuple[int, int, int, int] | None:
-        """The rows and columns of a block of C that have elements to compute, if there are any."""
-        if self._core.triangle == "lower":
-            top, right = max(top, left), min(right, bottom)
-        elif self._core.triangle == "upper":
-            left, bottom = max(left, top), min(bottom, right)
-        return (top, bottom, left, right) if top < bottom and left < right else None
-
     # -- launches
 
     def _bind_whole(self) -> Launch:
@@ -449,30 +416,30 @@ class PackedPlan(Plan):
         strips = -(-self._panels_b // self._strip)
         return self._bind("whole", constants, ["scratch"], (items, strips, 1))
 
-    def _bind_slab(self, slab: Slab, without: str = "") -> Iterator[PackedLaunch]:
+    def _bind_slab(self, slab: Slab, without: str) -> Iterator[PackedLaunch]:
         """Pack its panels, multiply them, and add up the shares of k if there are several.
 
         Args:
             slab: The slab.
-            without: The operand that is packed already.
+            without: The operands that are packed already.
         """
         core, form = self._core, self.form
         move_a = slab.row * core.a.row + slab.step * core.a.col
         move_b = slab.col * core.b.col + slab.step * core.b.row
-        a_packed, b_packed = form.a_packed and without != "a", form.b_packed and without != "b"
+        a_packed = form.a_packed and "a" not in without
+        b_packed = form.b_packed and "b" not in without
         if slab.steps > 0 and (a_packed or b_packed):
             yield PackedLaunch(self._bind_pack(slab, a_packed, b_packed), True, move_a, move_b)
         last = slab.step + slab.steps >= core.k
-        if self.splits > 1:
-            tiles = self._bind_tiles(slab, 0, self.splits, parts=int(slab.step > 0), finish=False)
+        splits = self.blocks.splits
+        if splits > 1:
+            tiles = self._bind_tiles(slab, 0, splits, parts=int(slab.step > 0), finish=False)
             yield PackedLaunch(tiles, False, move_a, move_b)
             if last:
-                adds = self._bind_tiles(
-                    replace(slab, steps=0), 0, 1, parts=self.splits, finish=True
-                )
+                adds = self._bind_tiles(replace(slab, steps=0), 0, 1, parts=splits, finish=True)
                 yield PackedLaunch(adds, False, move_a, move_b)
             return
-        count = max(1, -(-slab.steps // self._share))
+        count = max(1, -(-slab.steps // self.blocks.share))
         for share in range(count):
             tiles = self._bind_tiles(
                 slab, share, 1, parts=int(slab.step + share > 0),
@@ -484,18 +451,19 @@ class PackedPlan(Plan):
         core, policy = self._core, self.form.policy
         panels_a = -(-slab.rows // policy.item_m) * a_packed
         panels_b = -(-slab.cols // policy.item_n) * b_packed
-        (chunk_a, group_a), (chunk_b, group_b) = self._grains
+        (chunk_a, group_a), (chunk_b, group_b) = self.blocks.grains
         constants = self._of_slab(slab) | {
             "chunk_a": chunk_a, "group_a": group_a, "chunk_b": chunk_b, "group_b": group_b,
             "panels_a": panels_a, "panels_b": panels_b,
             **strides({"a": core.a, "b": core.b}), **extents(core.batch),
         }  # fmt: skip
-        items = -(-panels_a // group_a) * -(-self._share // chunk_a) * self._shares
-        items += -(-panels_b // group_b) * -(-self._share // chunk_b) * self._shares
+        share, shares = self.blocks.share, self.blocks.shares
+        items = -(-panels_a // group_a) * -(-share // chunk_a) * shares
+        items += -(-panels_b // group_b) * -(-share // chunk_b) * shares
         size = (items, slab.products, 1)
         return self._programs.launch(
-            self._spec, "pack", constants, ["packed_a", "packed_b", "a", "b"], offsets("ab"),
-            size, (1, 1, 1),
+            self._spec, "pack", constants, ["packed_a", "packed_b", "a", "b"],
+            [*_PACKED_OFFSETS, *offsets("ab")], size, (1, 1, 1),
         )  # fmt: skip
 
     def _bind_tiles(
@@ -516,19 +484,20 @@ class PackedPlan(Plan):
         block = -(-panels_a // blocks)
         constants = self._of_slab(slab) | {
             "row": slab.row, "col": slab.col, "share0": share0, "share_count": share_count,
-            "block": block, "run": self._run, "visit": self._visit, "products": slab.products,
-            "parts": parts, "finish": finish, **self._packed(), **self._band(),
+            "block": block, "run": self.blocks.run, "visit": self.blocks.visit,
+            "products": slab.products, "parts": parts, "finish": finish,
+            **self._packed(), **self._band(),
         }  # fmt: skip
-        size = (block, -(-panels_b // self._run), blocks * share_count * slab.products)
+        size = (block, -(-panels_b // self.blocks.run), blocks * share_count * slab.products)
         return self._bind("tiles", constants, ["packed_a", "packed_b", "partial"], size)
 
     def _of_slab(self, slab: Slab) -> dict[str, int]:
         """The arguments that packing and multiplying a slab have in common."""
-        # The kernels' `splits` are the shares of a slab, not `self.splits`.
+        # The kernels' `splits` are the shares of a slab.
         return {
-            "m": slab.rows, "n": slab.cols, "depth": slab.steps, "share": self._share,
-            "splits": self._shares, "first": slab.first,
-            "once_a": self._once_a, "once_b": self._once_b,
+            "m": slab.rows, "n": slab.cols, "depth": slab.steps, "share": self.blocks.share,
+            "splits": self.blocks.shares, "first": slab.first,
+            "once_a": self.blocks.once_a, "once_b": self.blocks.once_b,
         }  # fmt: skip
 
     def _packed(self) -> dict[str, int]:
@@ -553,22 +522,10 @@ class PackedPlan(Plan):
             name,
             {**constants, **strides(operands), **extents(core.batch)},
             [*scratch, *operands],
-            ["alpha", "beta", *offsets(operands)],
+            ["alpha", "beta", *(_PACKED_OFFSETS if name == "tiles" else ()), *offsets(operands)],
             size,
             (1, 1, 1),
         )
-
-
-def _even(extent: int, most: int, multiple: int) -> int:
-    """The size of the pieces, at most ``most``, into which an extent is cut most evenly."""
-    if extent <= most:
-        return extent
-    return -(-extent // (-(-extent // most) * multiple)) * multiple
-
-
-def grain(lane_stride: int, bytes_across: int, chunk: int) -> tuple[int, int]:
-    """Steps and panels that one work-item packs: long runs of the source, one after the other."""
-    return (16, max(1, PAGE_BYTES // bytes_across)) if lane_stride == 1 else (chunk, 1)
 
 
 def lines_ahead(operand: Operand, rows: int, cols: int, tiles: int) -> int:
