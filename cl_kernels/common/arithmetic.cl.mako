@@ -8,18 +8,18 @@ ${getattr(self, name)(ctype, width)}
 
 ## The head of a function; each letter of `parameters` is a parameter.
 <%def name="head(name, t, parameters)">\
-static inline ${t} ${name}__${t}(${", ".join(f"{t} {one}" for one in parameters)})\
+static inline ${t} ${name}__${t}(${", ".join(f"{t} {letter}" for letter in parameters)})\
 </%def>
 
 ## Declare is_zero and negates: whether the divisor b is 0 or -1, for which C's division may raise a signal; and `safe`,
-## the divisor to use, which is 1 in their place.
+## the divisor that is used: 1 in place of these two.
 <%def name="divisor(t)">\
     const bool is_zero = b == 0, negates = ${"false" if t[0] == "u" else "b == -1"};
     const ${t} safe = is_zero || negates ? (${t})1 : b;\
 </%def>
 ## The negative of a, which wraps around.  Why narrow types take a product of 24 bits: see `subtract` of magnitudes.
-<%def name="negative(t)">\
-${f"({t})mul24((int)a, -1)" if t in ("char", "short") else f"(({t})(0 - ({'ulong' if t == 'long' else 'uint'})a))"}\
+<%def name="negative(t)"><% unsigned = "ulong" if t == "long" else "uint" %>\
+${f"({t})mul24((int)a, -1)" if t in ("char", "short") else f"(({t})(0 - ({unsigned})a))"}\
 </%def>
 
 ## divide: rounds to zero, as C does; 0 where b is 0.
@@ -84,14 +84,14 @@ ${divisor(t)}
 
 ## power: integer powers by repeated squaring; a^b with b < 0 is the reciprocal rounded to zero.
 <%def name="power(t, w)">
-<% inner = {"long": "ulong", "ulong": "ulong"}.get(t, "uint") %>
+<% unsigned = "ulong" if t in ("long", "ulong") else "uint" %>
 ${head("power", t, "ab")}
 {
 % if t[0] != "u":
     if (b < 0) return a == 1 ? 1 : a == -1 ? (b & 1 ? -1 : 1) : 0;
 % endif
-    ${inner} base = (${inner})a, result = 1;
-    for (${inner} rest = (${inner})b; rest; rest >>= 1) {
+    ${unsigned} base = (${unsigned})a, result = 1;
+    for (${unsigned} rest = (${unsigned})b; rest; rest >>= 1) {
         if (rest & 1) result *= base;
         base *= base;
     }

@@ -8,16 +8,16 @@ ${getattr(self, name)(ctype)}
 ## The head of a function of one number.
 <%def name="unary(name, t)">static inline ${t}2 complex_${name}__${t}(${t}2 a)</%def>
 
-## exp(x) (cos y + i sin y).  If x is large, exp(x) may overflow where exp(x) cos(y) does not, so it is multiplied by
-## exp(x / 2) twice.  80 and 700 are below the logarithms of the largest float and double, 88.7 and 709.8.
+## exp(x) (cos y + i sin y).  If x is large, exp(x) may overflow where exp(x) cos(y) does not; then cos(y) is multiplied
+## by exp(x / 2) twice.  80 and 700 are below the logarithms of the largest float and double, 88.7 and 709.8.
 <%def name="complex_exp(t)">
 ${unary("exp", t)}
 {
     if (isinf(a.x) && !isfinite(a.y)) return a.x < 0 ? (${t}2)(0, 0) : (${t}2)(a.x, (${t})NAN);
     const bool is_large = a.x > ${80 if t == "float" else 700};
-    const ${t} half_way = is_large ? exp(a.x * (${t})0.5) : 1, size = is_large ? half_way : exp(a.x);
-    if (a.y == 0) return (${t}2)(size * half_way, a.y);
-    return (${t}2)(size * cos(a.y) * half_way, size * sin(a.y) * half_way);
+    const ${t} half_power = is_large ? exp(a.x * (${t})0.5) : 1, size = is_large ? half_power : exp(a.x);
+    if (a.y == 0) return (${t}2)(size * half_power, a.y);
+    return (${t}2)(size * cos(a.y) * half_power, size * sin(a.y) * half_power);
 }
 </%def>
 
@@ -32,8 +32,9 @@ ${unary("log", t)}
 }
 </%def>
 
-## The square root with x >= 0, by the algorithm of FreeBSD's csqrt.  Numbers near the range's ends are scaled by a
-## power of four (`by`) and the root by the reciprocal of its root (`back`), so that nothing overflows or loses bits.
+## The square root with x >= 0, by the algorithm of FreeBSD's csqrt.  Numbers near the ends of
+## the range are multiplied by a power of four (`factor`), and their root by the root of its reciprocal
+## (`root_factor`), so that nothing overflows or loses bits.
 <%def name="complex_sqrt(t)">
 ${unary("sqrt", t)}
 {
@@ -45,11 +46,11 @@ ${unary("sqrt", t)}
     }
     const bool is_large = fmax(fabs(a.x), fabs(a.y)) > ${"1e38f" if t == "float" else "1e307"};
     const bool is_small = fmax(fabs(a.x), fabs(a.y)) < ${"1e-36f" if t == "float" else "1e-305"};
-    const ${t} by = is_large ? (${t})0.25 : is_small ? ${"0x1p48f" if t == "float" else "0x1p108"} : 1;
-    const ${t} back = is_large ? 2 : is_small ? ${"0x1p-24f" if t == "float" else "0x1p-54"} : 1;
-    const ${t}2 z = a * by;
+    const ${t} factor = is_large ? (${t})0.25 : is_small ? ${"0x1p48f" if t == "float" else "0x1p108"} : 1;
+    const ${t} root_factor = is_large ? 2 : is_small ? ${"0x1p-24f" if t == "float" else "0x1p-54"} : 1;
+    const ${t}2 z = a * factor;
     const ${t} root = sqrt((fabs(z.x) + hypot(z.x, z.y)) * (${t})0.5), other = fabs(z.y) / (2 * root);
-    return back * (z.x >= 0 ? (${t}2)(root, copysign(other, z.y)) : (${t}2)(other, copysign(root, z.y)));
+    return root_factor * (z.x >= 0 ? (${t}2)(root, copysign(other, z.y)) : (${t}2)(other, copysign(root, z.y)));
 }
 </%def>
 

@@ -49,8 +49,12 @@ ${half.store()}\
 
 ## Define NAME_loadV.  aligned: whether the addresses of vectors are multiples of their size (True or False), or a
 ## number of bytes of which they are multiples.
-<%def name="vector_load(e, V, aligned)"><% size = e.itemsize * V if aligned is True else aligned or e.itemsize %>\
-typedef ${e.storage}${V} ${e.name}_x${V} __attribute__((aligned(${size})));
+<%def name="vector_load(e, V, aligned)"><%
+alignment = aligned or e.itemsize  # in bytes
+if aligned is True:
+    alignment = e.itemsize * V
+%>\
+typedef ${e.storage}${V} ${e.name}_x${V} __attribute__((aligned(${alignment})));
 static inline ${e.real}${V} ${e.name}_load${V}(__global const ${e.name}_t *p)
 {
 % if e.name == "f16":

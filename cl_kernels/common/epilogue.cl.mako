@@ -11,9 +11,9 @@
 ##   v = EPILOGUE(v, row, col)                          v of type value_t at the kernel's (row, col)
 ##   v = EPILOGUE_OF_VALUES(v, row, col, x0, ...)       the same, given the elements of e0, ... (of_values)
 ## EPILOGUE is v itself where there are no stages.  Functions that call it have the parameters that `typed` declares and
-## are called with the arguments that `passed` names.  Scalar arithmetic in the Element `compute` is here as well:
-## values defines value_t, real_t (its components), R(literal) and MUL(p, q); arithmetic also MAD(acc, p, q),
-## scaled(factor, v).
+## are called with the arguments that `passed` names.  Arithmetic of values of the Element `compute` is here as well:
+##   values(compute)        value_t, real_t (the type of its components), R(literal), MUL(p, q)
+##   arithmetic(compute)    the same, and MAD(acc, p, q), scaled(factor, v)
 <%namespace name="scale" file="/common/scale.cl.mako"/>
 <%def name="values(compute)">
 typedef ${compute.real} real_t;

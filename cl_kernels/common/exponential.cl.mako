@@ -13,7 +13,7 @@
     double = real == "double"
     T, I = vector(real, width), vector("long" if double else "int", width)
     degree, f = (13, "") if double else (7, "f")
-    # of the fraction, and of the exponent
+    # The bits of the fraction, and the bias of the exponent.
     bits, bias = (52, 1023) if double else (23, 127)
     magic = "6755399441055744.0" if double else "12582912.0f"  # 1.5 * 2^bits: sums are rounded to integers
     # log(2) in two parts: n * high is exact

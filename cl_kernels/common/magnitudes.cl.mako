@@ -8,15 +8,19 @@ ${getattr(self, name)(ctype, width)}
 
 ## The head of a function; each letter of `parameters` is a parameter.
 <%def name="head(name, t, parameters)">\
-static inline ${t} ${name}__${t}(${", ".join(f"{t} {one}" for one in parameters)})\
+static inline ${t} ${name}__${t}(${", ".join(f"{t} {letter}" for letter in parameters)})\
 </%def>
 
 <%def name="minimum(t, w)">${extreme("minimum", "<", t, w)}</%def>
 <%def name="maximum(t, w)">${extreme("maximum", ">", t, w)}</%def>
-<%def name="extreme(name, sign, t, w)">
+<%def name="extreme(name, comparison, t, w)">
+<%
+either = "|" if w > 1 else "||"
+is_nan = f" {either} a != a" if t in ("float", "double") else ""
+%>\
 ${head(name, vector(t, w), "ab")}
 {
-    return ${f"(a {sign} b {'|' if w > 1 else '||'} a != a)" if t in ("float", "double") else f"a {sign} b"} ? a : b;
+    return ${f"(a {comparison} b{is_nan})" if is_nan else f"a {comparison} b"} ? a : b;
 }
 </%def>
 
@@ -46,19 +50,22 @@ ${head("sign_of", v, "a")}
 % if t[0] == "u":
     return a > (${v})(0) ? (${v})(1) : (${v})(0);
 % else:
-    return a > (${v})(0) ? (${v})(1) : a < (${v})(0) ? (${v})(-1)
-        : ${f"a == ({v})(0) ? ({v})(0) : a" if t in ("float", "double") else f"({v})(0)"};
+<% zero = f"({v})(0)" %>\
+    return a > ${zero} ? (${v})(1) : a < ${zero} ? (${v})(-1)
+        : ${f"a == {zero} ? {zero} : a" if t in ("float", "double") else zero};  // NaN remains
 % endif
 }
 </%def>
 
+## Single numbers of signed types, and of ushort, which C multiplies as int, are multiplied as unsigned numbers.
 <%def name="square(t, w)">
+<% unsigned = "ulong" if t == "long" else "uint" %>
 ${head("square", vector(t, w), "a")}
 {
 % if t in ("float", "double") or t[0] == "u" and t != "ushort" or w > 1:
     return (${vector(t, w)})(a * a);
 % else:
-    return (${t})((${"ulong" if t == "long" else "uint"})a * (${"ulong" if t == "long" else "uint"})a);
+    return (${t})((${unsigned})a * (${unsigned})a);
 % endif
 }
 </%def>

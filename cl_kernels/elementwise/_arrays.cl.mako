@@ -3,11 +3,11 @@
 ## Arrays are inputs a0, a1, ... and out.  NAME_in is an array's buffer, NAME_offset its start, NAME_outer0, ... its
 ## strides along the outer axes, and NAME_stride that along the inner one; they count elements.
 ##
-## f: portable_gpu.codegen.functions.Function.  Its arguments are the values of the inputs, the old value of the output
-## (`updated` times: 0 if f does not read it), and numbers that are arguments of the call.  helpers: the text of the
-## functions that f calls.  inputs: Element by name.  result: the Element of the output.  numbers: the C types and the
-## texts of the numbers.  steps: by name, 0 or 1, which is the stride along the inner axis, or 2 for any stride.
-## outer: the number of outer axes.  axes: portable_gpu.codegen.axes, which writes index arithmetic.
+## f: portable_gpu.codegen.functions.Function.  Its arguments are the values of the inputs, then the old value of the
+## output, as `updated` arguments (0 if f does not read it), then numbers that are arguments of the call.  helpers: the
+## text of the functions that f calls.  inputs: Element by name.  result: the Element of the output.  numbers: the C
+## types and the texts of the numbers.  steps: by name, 0 or 1, which is the stride along the inner axis, or 2 for any
+## stride. outer: the number of outer axes.  axes: portable_gpu.codegen.axes, which writes index arithmetic.
 ## V: elements of a vector.  index: the C type of indices.
 <%namespace name="element" file="/common/element.cl.mako"/>
 
@@ -71,9 +71,9 @@ ${", ".join(values)}\
 % if w > 1 and steps["out"] == 1:
 ${result.name}_store${w}(out${suffix} + (${at}), ${v});\
 % else:
+<% stride = "" if steps["out"] == 1 else " * out_stride" %>\
 % for j in range(w):
-${result.name}_store(out${suffix} + (${at}${f" + {j}" if j else ""})${" * out_stride" if steps["out"] != 1 else ""},
-    ${v}${component(w, j)}); \
+${result.name}_store(out${suffix} + (${f"{at} + {j}" if j else at})${stride}, ${v}${component(w, j)}); \
 % endfor
 % endif
 </%def>

@@ -55,7 +55,7 @@ ${tail()}\
 % endfor
             const ${vector(f.result, V)} v = ${f.called(V)}(${", ".join(values)});
             for (int j = 0; i < end; i++, j++) {
-                const ${f.result} one = ((const ${f.result} *)&v)[j];
-                ${arrays.store(1, "i", "one")}
+                const ${f.result} element = ((const ${f.result} *)&v)[j];
+                ${arrays.store(1, "i", "element")}
             }
 </%def>

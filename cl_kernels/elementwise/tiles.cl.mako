@@ -64,8 +64,8 @@ ${arrays.rows_of()}\
 % endfor
 % for y in range(Y):
 % for x in range(X):
-    ${f"if (in_{y}_{x}) {{ " if guarded else "    "}${arrays.store(V, f"column + {x * LX * V}", f"v_{y}_{x}",
-        f"_{y}")}${" }" if guarded else ""}
+<% stored = capture(arrays.store, V, f"column + {x * LX * V}", f"v_{y}_{x}", f"_{y}") %>\
+    ${f"if (in_{y}_{x}) {{ {stored} }}" if guarded else f"    {stored}"}
 % endfor
 % endfor
 </%def>

@@ -72,32 +72,32 @@ static inline ${acc.name} ${acc.name}_collect(volatile __global uint *words)
 </%def>
 
 ## For all work-items to which the barrier `wait` applies, after they have published: set is_last.  counter: the pointer
-## to the output's counter; parts: the number of its groups.  The condition `one` is true for one work-item.
-<%def name="arrive(counter, parts, one, wait='barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE)')">\
+## to the output's counter; parts: the number of its groups; elected: a condition that is true for one work-item.
+<%def name="arrive(counter, parts, elected, wait='barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE)')">\
                 GROUP_FENCE();
                 ${wait};
-                if (${one}) is_last = arrives_last(${counter}, ${parts});
+                if (${elected}) is_last = arrives_last(${counter}, ${parts});
                 ${wait};
 </%def>
 
 ## The same if one work-item publishes an accumulator, `value`, at `place`.
-<%def name="arrive_by_one(acc, place, value, counter, parts, one)">\
-        if (${one}) {
+<%def name="arrive_by_one(acc, place, value, counter, parts, elected)">\
+        if (${elected}) {
             ${acc.name}_publish(${place}, ${value});
             is_last = arrives_last(${counter}, ${parts});
         }
         barrier(CLK_LOCAL_MEM_FENCE);
 </%def>
 
-## To be written behind a branch that has barriers and sets a variable of a later branch.  LLVM may join the two
-## branches, and then PoCL 3.0 lets all work-items of a group take the same way; behind a barrier it does not.
+## To be written after a branch that has barriers and sets a variable on which a later branch depends.  LLVM may join
+## the two branches, and then PoCL 3.0 lets all work-items of a group take the same way; after a barrier it does not.
 <%def name="after_branch()">\
 % if target.facts.type == "cpu":
     barrier(CLK_LOCAL_MEM_FENCE);
 % endif
 </%def>
 
-## total: is set to part `first` and every `step`-th part after it, combined in order.  place: the pointer to part p.
+## Set `total` to the parts first, first + step ..., combined in this order.  place: the pointer to part p.
 <%def name="fold(acc, total, place, first, step, parts)">\
         ${total} = ${acc.name}_identity();
 % if target.is_cpu:

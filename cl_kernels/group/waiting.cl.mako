@@ -73,7 +73,7 @@ ${BARRIER}
 </%def>
 
 ## For one work-item: count the group as done.  last: a __local variable, which is set to whether all `groups` groups
-## are done.  is_last, arrives_last: expressions that count once in the second word, or at `counter`, and say the same.
+## are done.  is_last, arrives_last: expressions for this, which add 1 to the second word of counters, or at `counter`.
 <%def name="done(last, groups)">\
 DEVICE_FENCE();
             ${last} = ${is_last(groups)};

@@ -1,4 +1,4 @@
-## The one ladder from device facts to a lane-exchange mechanism.
+## The one place where facts of the device select the mechanism by which lanes exchange values.
 ##
 ##   ACC_subgroupW(v, slot)          fold v over each run of W consecutive work-items (W a power of
 ##                                   two, at most WAVEFRONT_SIZE).  The first of them holds the result.
