@@ -8,18 +8,18 @@
 ## number of work-items, which copy the chunks of a tile in their order: work-item t has t, t + group, ...
 <%!
 def permuted(D):
-    """How many adjacent chunks trade places: the greatest power of two, at most 8, that divides D / 8."""
+    """The number of adjacent chunks that are permuted: the greatest power of two, at most 8, that divides D / 8."""
     chunks = D // 8
     return min(8, chunks & -chunks)
 
 def swizzle(D, row):
-    """The number that the places of a row's chunks are combined with by XOR."""
+    """The number s by which the chunks of a row are permuted: chunk c is at place c ^ s."""
     return f"({row} / {8 // permuted(D)}u % {permuted(D)}u)"
 
 def same_chunk(D, rows, group):
     """Whether all copies of a work-item have the same chunk of a row and the same swizzle.
 
-    Then the group copies whole rows at a time, and a multiple of the 8 rows after which swizzles repeat.
+    This is so if the group copies whole rows at a time, and a multiple of 8 rows, after which swizzles repeat.
     """
     return group * 8 % D == 0 and group * 8 // D % 8 == 0 and rows * D % (8 * group) == 0
 %>

@@ -1,18 +1,19 @@
-## A part of cpu_backward: from products to probabilities, for row t of a block of pairs, that is for the pairs of the
-## BQ own rows first + l, in the lanes l of NV vectors of V, with row t0 + t of the other side.  by_query: whether own
-## rows are queries.  In scope there: b, batch; h, head of the queries; st, pt: see below, BQ numbers a row; sums and
-## delta of own queries.
+## A part of cpu_backward: the probabilities and the gradients of scores of pairs of a query and a key, in place of the
+## products from which they follow.  Row t of a block of pairs is that of row t0 + t of the other side; its columns l
+## are the BQ own rows first + l, as NV vectors of V numbers:
 ##
-##   st   s = q k'         becomes  e = p (f z - delta), the gradient of the score
-##   pt   z = grad v'      becomes  p f, if own rows are keys
+##   st[t][l]   s = q k'         becomes  e = p (f z - delta), the gradient of the score
+##   pt[t][l]   z = grad v'      becomes  p f, if own rows are keys
 ##
 ## with p = exp(scale s + mask - sums), where sums has the log-sum-exp of each query's scores; f is the factor of
-## dropout.  In the text i is a query and n a key; vector v of a row has the own rows first + v V + 0 .. V - 1.
+## dropout.  by_query: whether own rows are queries.  In scope: b, batch; h, head of the queries; st, pt; t; sums and
+## delta of own queries.  In the text i is a query and n a key.
 <%namespace name="dropout" file="/attention/_dropout.cl.mako"/>
 <%def name="row(by_query)"><%
     T, I = vector(real, V), vector("long" if real == "double" else "int", V)
-    pair_of_lane = "const uint i = {}, n = {};".format(
-        *(("min(first + l, queries - 1)", "t0 + t") if by_query else ("t0 + t", "min(first + l, keys - 1)")))
+    own_row, other_row = f"min(first + l, {'queries' if by_query else 'keys'} - 1)", "t0 + t"
+    query, key = (own_row, other_row) if by_query else (other_row, own_row)
+    pair_of_lane = f"const uint i = {query}, n = {key};"
 %>\
                 ${T} *s = (${T} *)(st + t * ${BQ}), *p = (${T} *)(pt + t * ${BQ});
 % if mask:
@@ -44,11 +45,12 @@
                 ${T} score = ${"" if mask else "scale * "}s[${v}];
 % if causal:
                 const ${I} own = (${I})(first + ${v * V}) + (${I})(${", ".join(map(str, range(V)))});
-                score = ${f"own {'<' if by_query else '>'} ({I})(t0 + t)"} ? (${T})(-(${real})INFINITY) : score;
+                score = own ${"<" if by_query else ">"} (${I})(t0 + t) ? (${T})(-(${real})INFINITY) : score;
 % endif
 <%
-    shift, delta = \
-        (f"((const {T} *)sums)[{v}]", f"((const {T} *)delta)[{v}]") if by_query else ("log_sum", "delta_of_i")
+    shift, delta = "log_sum", "delta_of_i"
+    if by_query:
+        shift, delta = f"((const {T} *)sums)[{v}]", f"((const {T} *)delta)[{v}]"
     factor = f"((const {T} *)factors)[{v}]"
 %>\
                 const ${T} probability = POWER(score - ${shift});

@@ -2,8 +2,8 @@
 ## p = exp(scale s + mask - sums), gradients of scores e = p (z - delta), where s = q k' are scores and z = grad v'
 ## gradients of probabilities, and operands of products with p and e.
 ##
-## A lane has B * TK / 8 * 4 scores in registers (B = policy.blocks, TK = policy.others), and as many numbers z.  That
-## of the indices (block, j, half, e) is s{block}_{j}_{2 half + e}: the pair of
+## A lane has B * TK / 8 * 4 scores in registers (B = policy.blocks, TK = policy.others), and as many numbers z.  The
+## score s{block}_{j}_{2 half + e} and the number z with the same indices are those of the pair of
 ##   own row         mine + 16 block + 8 half + g       g = lane / 4
 ##   the other's row t0 + 8 j + 2 c + e                 c = lane % 4
 ## In scope at the caller: mine, the warp's first own row; t0, the tile's first row; b, batch; h, head of the queries;
@@ -65,7 +65,8 @@ ${hide()}\
 % endif
 % for block, j, half, e in scores_of(policy.blocks, policy.others):
 <%
-score, multiplier = f"s{block}_{j}_{2 * half + e}", "1.0f" if mask else "factor"
+score = f"s{block}_{j}_{2 * half + e}"
+multiplier = "1.0f" if mask else "factor"
 m = f"query[{8 * j + e}].x" if side == "k" else f"m{block}_{half}"
 added = mask and not mask.boolean
 exponent = f"fma({score} - {m}, M_LOG2E_F, {shift})" if added else f"fma({score}, {multiplier}, -{m})"
@@ -78,7 +79,8 @@ exponent = f"fma({score} - {m}, M_LOG2E_F, {shift})" if added else f"fma({score}
 <%def name="score_gradients()">\
 % for block, j, half, e in scores_of(policy.blocks, policy.others):
 <%
-indices, delta = f"{block}_{j}_{2 * half + e}", f"query[{8 * j + e}].y" if side == "k" else f"delta{block}_{half}"
+indices = f"{block}_{j}_{2 * half + e}"
+delta = f"query[{8 * j + e}].y" if side == "k" else f"delta{block}_{half}"
 difference = f"(z{indices} - {delta})"
 %>\
             z${indices} = s${indices} * ${f"({2.0 ** -shift!r}f * {difference})" if shift else difference};
@@ -89,7 +91,7 @@ difference = f"(z{indices} - {delta})"
 ## product: two adjacent blocks of 8 columns, j and j + 1, are one operand of four registers r (see _products).
 <%def name="operands(operand, source, type='const uint ')"><% B, TK = policy.blocks, policy.others %>\
 % for block, j, r in ((block, j, r) for block in range(B) for j in range(0, TK // 8, 2) for r in range(4)):
-<% low = f"{source}{block}_{j + r // 2}_{r % 2 * 2}" %>\
-                ${type}${operand}${block}_${j}_${r} = rounded_pair(${low}, ${low[:-1]}${r % 2 * 2 + 1});
+<% four, low = f"{source}{block}_{j + r // 2}", r % 2 * 2 %>\
+                ${type}${operand}${block}_${j}_${r} = rounded_pair(${four}_${low}, ${four}_${low + 1});
 % endfor
 </%def>

@@ -12,9 +12,10 @@
 ${wide.name}_load(sums_in + (sums_offset + b * sums_batch + h * sums_head + (${i}) * sums_row))\
 </%def>
 <%def name="logarithm(sum)"><%
-logarithm, minus_shift = (f"M_LOG2E_F * {sum}", f" - {shift}") if not mask or mask.boolean else (sum, "")
+added = mask and not mask.boolean
+logarithm = sum if added else f"M_LOG2E_F * {sum}"
 %>\
-(${sum} == -INFINITY ? 0.0f : ${logarithm})${minus_shift}\
+(${sum} == -INFINITY ? 0.0f : ${logarithm})${"" if added else f" - {shift}"}\
 </%def>
 
 ## For side q: declare m and delta of the lane's rows mine + 16 block + 8 half + g, and store delta.  Four lanes c share
@@ -44,7 +45,8 @@ logarithm, minus_shift = (f"M_LOG2E_F * {sum}", f" - {shift}") if not mask or ma
 ## Start the copies of the tile of the other side's rows from `start` on, if start < end, by the def copy_tile (of
 ## _copies or _lines).  ahead: C text, added to the address in local memory, in bytes.  tile_arrays: name, padded extent
 ## and extent of both arrays; others: the number of the other side's rows.  For side k, work-item t also loads the
-## logarithm and delta of the tile's query t to `next`; later `keep` stores (m, delta) at t + tile_start in of_queries.
+## logarithm and delta of the tile's query t to `next`; later store_next stores (m, delta) at t + tile_start in
+## of_queries.
 <%def name="copy(copy_tile, start, ahead)">\
         if (${start} < end) {
 % for name, D, extent in tile_arrays:
@@ -60,7 +62,7 @@ ${copy_tile(name, D, policy.others, extent, policy.group_size, f"others - ({star
 % endif
         }
 </%def>
-<%def name="keep(tile_start)">\
+<%def name="store_next(tile_start)">\
 % if side == "k":
         if (t < ${policy.others}u) of_queries[t + ${tile_start}] = (float2)(${logarithm("next.x")}, next.y);
 % endif

@@ -8,10 +8,11 @@
     if (mine + ${16 * block + 8 * half}u + g < rows) {
         __global ushort *row = ${name}_in + (${name}_offset + b * ${name}_batch + own_head * ${name}_head
             + (mine + ${16 * block + 8 * half}u + g) * ${name}_row) + 2u * c;
-<% size, times = ("dv_size", f"{2.0 ** -shift!r}f") if name == "dv" else ("dq_size", "scale") %>\
+<% extent, factor = ("dv_size", f"{2.0 ** -shift!r}f") if name == "dv" else ("dq_size", "scale") %>\
 % for j in range(D // 8):
-        if (${8 * j}u < ${size}) *(__global uint *)(row + ${8 * j}) =
-            rounded_pair(${times} * ${sums}${block}_${j}_${2 * half}, ${times} * ${sums}${block}_${j}_${2 * half + 1});
+<% sum, next = (f"{sums}{block}_{j}_{2 * half + e}" for e in range(2)) %>\
+        if (${8 * j}u < ${extent}) *(__global uint *)(row + ${8 * j}) =
+            rounded_pair(${factor} * ${sum}, ${factor} * ${next});
 % endfor
     }
 % endfor

@@ -1,8 +1,10 @@
 ## Asynchronous copies (cp.async) of tiles of rows to local memory, for wgmma and wgmma_backward.  A row of D 16-bit
 ## elements has D / 64 parts of 128 bytes; a tile has the first parts of all its rows, one line of 128 bytes each, and
 ## then the next parts.  Chunk c (16 bytes) of line r is at place c ^ (r % 8) of the line, as wgmma reads it.  All
-## work-items copy, 8 of them a line.  Parameters and the caller's names (t, NAME_in, NAME_row, NAME_base) as in
-## _copies.
+## work-items copy, 8 of them a line.  In scope at the caller: t, the local id; NAME_in, the address of the array's next
+## tile in global memory; NAME_row, its stride between rows in elements; NAME_base, the address of its tile in local
+## memory, in bytes.  Parameters: name, the array's NAME; D; rows, of a tile; extent, C text: the elements of a row that
+## exist; group, the number of work-items.
 <%def name="define()">
 // Copy `bytes` bytes, 0 or 16, and set the rest of 16 bytes to zero.
 #define COPY_OR_ZERO(to, from, bytes) \
@@ -41,6 +43,7 @@
             COMPUTE_AGAIN("+l", ${name}_in);
 % for row in range(0, rows, group // 8):
 % for part in range(D // 64):
+## If the last rows are fewer than the group copies, its last work-items copy nothing.
             ${f"if (t < {8 * (rows - row)}u) " if row + group // 8 > rows else ""}\
 COPY_OR_ZERO(${name}_to${ahead} + ${128 * row + part * 128 * rows}u, ${name}_in + ${64 * part},
                 t / 8u + ${row}u < ${left} ? ${name}_size${part} : 0);

@@ -4,27 +4,28 @@
 <%namespace name="pairs" file="/attention/_gradient_pairs.cl.mako"/>
 <%namespace name="products" file="/attention/_products.cl.mako"/>
 
-## Declare the addresses (NAME_at) and swizzles (NAME_turn) by which a lane loads matrices of each array: see _products.
-## A tile that is multiplied by e or p as well has NAMEt_at and NAMEt_turn, for its transposed loads.
+## Declare the addresses (NAME_at) and offsets (NAME_column) by which a lane loads matrices of each array: see
+## _products. A tile that is multiplied by e or p as well has NAMEt_at and NAMEt_column, for its transposed loads.
 <%def name="places()"><% module = products.module %>\
     const uint row = lane % 16u, key = lane / 16u * 8u + lane % 8u;
 % for name, D, _ in row_arrays:
     const uint ${name}_at = ${module.rows(name, D, policy.blocks)};
-    uint ${name}_turn = ${products.turn_of_rows(D)};
+    uint ${name}_column = ${products.column_of_rows(D)};
 % endfor
 % for name, D, _ in tile_arrays:
     const uint ${name}_at = ${module.keys(name, D)};
-    uint ${name}_turn = ${products.turn_of_keys(D)};
+    uint ${name}_column = ${products.column_of_keys(D)};
 % endfor
 % for name, D, _ in tile_arrays[:1 if side == "q" else 2]:
     const uint ${name}t_at = ${module.values(name, D)};
-    uint ${name}t_turn = ${products.turn_of_rows(D)};
+    uint ${name}t_column = ${products.column_of_rows(D)};
 % endfor
 </%def>
 
 ## An expression: whether the tile has pairs of a warp's rows that are seen.
 <%def name="needed()">\
-${"true" if not causal else f"t0 < mine + {16 * policy.blocks}u" if side == "q" else f"t0 + {policy.others}u > mine"}\
+<% if_causal = f"t0 < mine + {16 * policy.blocks}u" if side == "q" else f"t0 + {policy.others}u > mine" %>\
+${if_causal if causal else "true"}\
 </%def>
 
 ## All products of a tile: scores s and gradients z of probabilities; in their place probabilities p and gradients e of

@@ -20,13 +20,13 @@
 </%def>
 
 ## The addresses from which a lane loads matrices.  One load takes four 8 x 8 matrices; each lane gives the address of
-## 16 bytes, one row of a matrix: in tile row `row` for A and v, in tile row `key` for k.  A turn is the lane's offset
-## in bytes within a row at step 0, swizzled; step s (16 columns) is at address + (turn ^ 32 s), as the swizzle is an
-## exclusive or.  COMPUTE_AGAIN (_values) hides turns from the compiler, which would keep the offsets of all steps in
-## registers.  Of an array NAME with rows of D elements:
-##   rows(name, D, B), turn_of_rows(D)   operand A: the warp's own rows
-##   keys(name, D), turn_of_keys(D)      operand B of the product with a transpose, such as k
-##   values(name, D), turn_of_rows(D)    operand B of the product without one, such as v
+## 16 bytes, one row of a matrix: in tile row `row` for A and v, in tile row `key` for k.  NAME_column is the
+## lane's offset in bytes within a row at step 0, swizzled.  Step s (16 columns) is at NAME_at + (NAME_column ^ 32 s),
+## as the swizzle is an exclusive or.  COMPUTE_AGAIN (_values) hides NAME_column from the compiler, which would keep the
+## offsets of all steps in registers.  Of an array NAME with rows of D elements:
+##   rows(name, D, B), column_of_rows(D)   operand A: the warp's own rows
+##   keys(name, D), column_of_keys(D)      operand B of the product with a transpose, such as k
+##   values(name, D), column_of_rows(D)    operand B of the product without one, such as v
 <%!
 def rows(name, D, B):
     return f"{name}_base + (t / 32u * {16 * B}u + row) * {2 * D}u"
@@ -37,21 +37,21 @@ def keys(name, D):
 def values(name, D):
     return f"{name}_base + row * {2 * D}u"
 %>
-<%def name="turn_of_rows(D)">(lane / 16u ^ ${copies.module.swizzle(D, "row")}) << 4</%def>
-<%def name="turn_of_keys(D)">(lane / 8u % 2u ^ ${copies.module.swizzle(D, "key")}) << 4</%def>
+<%def name="column_of_rows(D)">(lane / 16u ^ ${copies.module.swizzle(D, "row")}) << 4</%def>
+<%def name="column_of_keys(D)">(lane / 8u % 2u ^ ${copies.module.swizzle(D, "key")}) << 4</%def>
 <%def name="places(B)">\
     const uint row = lane % 16u, key = lane / 16u * 8u + lane % 8u;
     const uint q_at = ${rows("q", DQ, B)}, k_at = ${keys("k", DQ)};
     const uint v_at = ${values("v", DV)};
-    uint q_turn = ${turn_of_rows(DQ)}, k_turn = ${turn_of_keys(DQ)};
-    uint v_turn = ${turn_of_rows(DV)};
+    uint q_column = ${column_of_rows(DQ)}, k_column = ${column_of_keys(DQ)};
+    uint v_column = ${column_of_rows(DV)};
 </%def>
 
 ## Load operand A of step s (16 columns) of the warp's rows of an array.
 <%def name="queries(B, s, name='q', D=None)"><% D = D or DQ %>\
 % for i in range(B):
             uint ${", ".join(f"{name}{i}_{s}_{r}" for r in range(4))};
-            LOAD_MATRICES("", ${name}${i}_${s}, ${name}_at + ${32 * D * i}u + (${name}_turn ^ ${32 * s}u));
+            LOAD_MATRICES("", ${name}${i}_${s}, ${name}_at + ${32 * D * i}u + (${name}_column ^ ${32 * s}u));
 % endfor
 </%def>
 
@@ -59,12 +59,12 @@ def values(name, D):
 ## other.  in_registers: whether q is in registers.  ahead: C text, added to the address of k.
 <%def name="scores(B, TK, sums='s', own='q', other='k', D=None, in_registers=False, ahead='')"><% D = D or DQ %>\
             uint ${", ".join(f"loaded_{r}" for r in range(4))};
-            COMPUTE_AGAIN("+r", ${own}_turn);
-            COMPUTE_AGAIN("+r", ${other}_turn);
+            COMPUTE_AGAIN("+r", ${own}_column);
+            COMPUTE_AGAIN("+r", ${other}_column);
 % for s in range(D // 16):
 ${'' if in_registers else queries(B, s, own, D)}\
 % for j in range(0, TK // 8, 2):
-            LOAD_MATRICES("", loaded, ${other}_at${ahead} + ${16 * D * j}u + (${other}_turn ^ ${32 * s}u));
+            LOAD_MATRICES("", loaded, ${other}_at${ahead} + ${16 * D * j}u + (${other}_column ^ ${32 * s}u));
 % for i in range(B):
             MMA(${sums}${i}_${j}, ${own}${i}_${s}, loaded_0, loaded_1);
             MMA(${sums}${i}_${j + 1}, ${own}${i}_${s}, loaded_2, loaded_3);
@@ -77,10 +77,10 @@ ${'' if in_registers else queries(B, s, own, D)}\
 ## 8 of them, `column` 8 columns of v).
 <%def name="results(B, TK, sums='o', own='p', other='v', D=None, ahead='')"><% D = D or DV %>\
             uint ${", ".join(f"loaded_{r}" for r in range(4))};
-            COMPUTE_AGAIN("+r", ${other}_turn);
+            COMPUTE_AGAIN("+r", ${other}_column);
 % for j in range(0, TK // 8, 2):
 % for column in range(0, D // 8, 2):
-            LOAD_MATRICES(".trans", loaded, ${other}_at${ahead} + ${16 * D * j}u + (${other}_turn ^ ${16 * column}u));
+            LOAD_MATRICES(".trans", loaded, ${other}_at${ahead} + ${16 * D * j}u + (${other}_column ^ ${16 * column}u));
 % for i in range(B):
             MMA(${sums}${i}_${column}, ${own}${i}_${j}, loaded_0, loaded_1);
             MMA(${sums}${i}_${column + 1}, ${own}${i}_${j}, loaded_2, loaded_3);

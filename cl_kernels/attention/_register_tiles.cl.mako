@@ -1,5 +1,5 @@
-## Parts of tiles and tiles_backward.  An item is an array: its name, the argument with the extent of its rows, and that
-## extent rounded up to 64 (D).  Its tile in local memory, NAME_tile, has rows of D + 4 elements.
+## Parts of tiles and tiles_backward.  Parameters `array`: the name of an array, the argument with the extent of its
+## rows, and that extent rounded up to 64 (D).  Its tile in local memory, NAME_tile, has rows of D + 4 elements.
 ## In scope there: t, the local id (of 256); y, x: the work-item has own rows y + 16 r, of pairs the columns x + 16 c,
 ## of results the columns 4 x + 64 c + 0 .. 3; first, t0: the tile's first own row and first other row; rows, others:
 ## how many exist; b, h: batch, head of the queries; TM, TN: own and other rows of a tile; side: "q" if own rows are
@@ -8,7 +8,7 @@
 
 ## Load a tile of `count` rows, from `start` on, of head `head`, to the work-item's registers NAME_next; rows from
 ## `rows` on, and elements beyond the extent, are 0.  A step loads 256 / D rows; a work-item has one element d of a row.
-<%def name="fetch(item, start, rows, head, count)"><% name, size, D = item %>\
+<%def name="fetch(array, start, rows, head, count)"><% name, size, D = array %>\
             ${real} ${name}_next[${count * D // 256}];
             {
                 const uint row = ${start} + t / ${D}u, d = t % ${D}u;
@@ -22,29 +22,30 @@
 </%def>
 
 ## Copy the loaded rows to the tile in local memory.
-<%def name="place(item, count)"><% name, _, D = item %>\
+<%def name="place(array, count)"><% name, _, D = array %>\
 #pragma unroll
             for (uint step = 0; step < ${count * D // 256}u; ++step)
                 ${name}_tile[(t / ${D}u + ${256 // D}u * step) * ${D + 4}u + t % ${D}u] = ${name}_next[step];
 </%def>
 
-## Both, where there is nothing to overlap them with.
-<%def name="load(item, start, rows, head, count)">{
-${fetch(item, start, rows, head, count)}\
-${place(item, count)}\
+## Both, where no products overlap them.
+<%def name="load(array, start, rows, head, count)">{
+${fetch(array, start, rows, head, count)}\
+${place(array, count)}\
 }
 </%def>
-## Of each pair (r, c) of the work-item: pair_sum{r}_{c} += a b', where a is own row y + 16 r of the item `mine` and b
-## is row x + 16 c of the item `other`, both in local memory, four elements d at a time.  pair_sum: a name, s or z.
-<%def name="multiply(pair_sum, mine, other)"><%
-T, pitch, cells = vector(real, 4), mine[2] + 4, [(r, c) for r in range(TM // 16) for c in range(TN // 16)]
+## Of each pair (r, c) of the work-item: pair_sum{r}_{c} += a b', where a is own row y + 16 r of the array `own` and b
+## is row x + 16 c of the array `other`, both in local memory, four elements d at a time.  pair_sum: a name, s or z.
+<%def name="multiply(pair_sum, own, other)"><%
+(own_name, _, D), other_name, T = own, other[0], vector(real, 4)
+pitch, cells = D + 4, [(r, c) for r in range(TM // 16) for c in range(TN // 16)]
 %>\
-            for (uint d = 0; d < ${mine[2]}u; d += 4u) {
+            for (uint d = 0; d < ${D}u; d += 4u) {
 % for r in range(TM // 16):
-                const ${T} a${r} = *(const __local ${T} *)(${mine[0]}_tile + (y + ${16 * r}u) * ${pitch}u + d);
+                const ${T} a${r} = *(const __local ${T} *)(${own_name}_tile + (y + ${16 * r}u) * ${pitch}u + d);
 % endfor
 % for c in range(TN // 16):
-                const ${T} b${c} = *(const __local ${T} *)(${other[0]}_tile + (x + ${16 * c}u) * ${pitch}u + d);
+                const ${T} b${c} = *(const __local ${T} *)(${other_name}_tile + (x + ${16 * c}u) * ${pitch}u + d);
 % endfor
 % for part, (r, c) in ((part, cell) for part in "xyzw" for cell in cells):
                 ${pair_sum}${r}_${c} += a${r}.${part} * b${c}.${part};
@@ -54,32 +55,31 @@ T, pitch, cells = vector(real, 4), mine[2] + 4, [(r, c) for r in range(TM // 16)
 
 ## Replace the product s of a pair by its score, which is minus infinity if the query does not see the key.
 <%def name="score(r, c)"><%
-mine, other, added = f"first + y + {16 * r}u", f"t0 + x + {16 * c}u", mask and not mask.boolean
+own_row, other_row, added = f"first + y + {16 * r}u", f"t0 + x + {16 * c}u", mask and not mask.boolean
+is_seen = " && ".join(["exists"] + ["n <= i"] * causal + ["of_mask"] * bool(mask and not added))
 mask_at = "mask_in + (mask_offset + b * mask_batch + h * mask_head + i * mask_row + n * mask_step)"
-mask_value = f"{mask.name}_load({mask_at})" if mask else ""
 %>\
             {
-                const uint i = ${mine if side == "q" else other}, n = ${other if side == "q" else mine};
+                const uint i = ${own_row if side == "q" else other_row}, n = ${other_row if side == "q" else own_row};
                 const bool exists = i < queries && n < keys;
-                ${f"const {mask.value} of_mask = exists ? {mask_value} : 0;" if mask else ""}
-                s${r}_${c} = exists${" && n <= i" if causal else ""}${" && of_mask" if mask and not added else ""}
-                    ? scale * s${r}_${c}${" + of_mask" if added else ""} : -(${real})INFINITY;
+                ${f"const {mask.value} of_mask = exists ? {mask.name}_load({mask_at}) : 0;" if mask else ""}
+                s${r}_${c} = ${is_seen} ? scale * s${r}_${c}${" + of_mask" if added else ""} : -(${real})INFINITY;
             }
 </%def>
 
 ## Replace the score s of a pair by its probability p (times the factor of dropout f), and z by the gradient of the
 ## score, p (f z - delta).  m_of, delta_of: the logarithm of the sum, and delta, of each query.
-<%def name="probability(r, c)"><% query = f"y + {16 * r}u" if side == "q" else f"x + {16 * c}u" %>\
+<%def name="probability(r, c)"><% in_tile = f"y + {16 * r}u" if side == "q" else f"x + {16 * c}u" %>\
             {
-                s${r}_${c} = exp(s${r}_${c} - m_of[${query}]);
+                s${r}_${c} = exp(s${r}_${c} - m_of[${in_tile}]);
 % if drops:
-<% mine, other = f"min(first + y + {16 * r}u, rows - 1u)", f"min(t0 + x + {16 * c}u, others - 1u)" %>\
-                const uint i = ${mine if side == "q" else other}, n = ${other if side == "q" else mine};
+<% own_row, other_row = f"min(first + y + {16 * r}u, rows - 1u)", f"min(t0 + x + {16 * c}u, others - 1u)" %>\
+                const uint i = ${own_row if side == "q" else other_row}, n = ${other_row if side == "q" else own_row};
                 const ${real} factor = ${dropout.factor()};
-                z${r}_${c} = s${r}_${c} * (factor * z${r}_${c} - delta_of[${query}]);
+                z${r}_${c} = s${r}_${c} * (factor * z${r}_${c} - delta_of[${in_tile}]);
                 s${r}_${c} *= factor;
 % else:
-                z${r}_${c} = s${r}_${c} * (z${r}_${c} - delta_of[${query}]);
+                z${r}_${c} = s${r}_${c} * (z${r}_${c} - delta_of[${in_tile}]);
 % endif
             }
 </%def>

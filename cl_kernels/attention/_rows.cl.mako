@@ -54,8 +54,10 @@ ${hide(policy, mask, causal)}\
 </%def>
 
 ## Set the scores of keys that are not seen to minus infinity.  With a mask, multiply the scores by the factor.
+## all_seen: the number of first keys that all queries of the warp see.
 <%def name="hide(policy, mask, causal)">\
-            ${"" if mask else f"if (k0 + {policy.keys}u > {'min(keys, first_of_warp + 1u)' if causal else 'keys'}) "}{
+<% all_seen = "min(keys, first_of_warp + 1u)" if causal else "keys" %>\
+            ${"" if mask else f"if (k0 + {policy.keys}u > {all_seen}) "}{
 % for block, half in lane_rows(policy.blocks):
                 {
 % if mask or causal:
@@ -93,13 +95,12 @@ ${hide(policy, mask, causal)}\
 % endif
 </%def>
 
-## Store the rows of out, and the natural logarithm of the sum of each row's exponentials.
+## Store the rows of out, and the natural logarithm of the sum of each row's exponentials.  adds: whether m is the
+## maximum of scores, because a mask adds numbers to them, and not of scores times log2(e).
 <%def name="store(policy, DV, shift, adds)">\
 % for block, half in lane_rows(policy.blocks):
-<%
-log_sum = f"m{block}_{half} + M_LN2_F * (binary_logarithm(z) - {shift})"
-log_sum = log_sum if adds else f"M_LN2_F * (m{block}_{half} - {shift} + binary_logarithm(z))"
-%>\
+<% if_natural = f"m{block}_{half} + M_LN2_F * (binary_logarithm(z) - {shift})" %>\
+<% if_binary = f"M_LN2_F * (m{block}_{half} - {shift} + binary_logarithm(z))" %>\
     {
         const uint i = first_of_warp + ${16 * block + 8 * half}u + g;
         float z = z${block}_${half} + across(z${block}_${half}, 1);  // over the four lanes of the row
@@ -112,7 +113,7 @@ log_sum = log_sum if adds else f"M_LN2_F * (m{block}_{half} - {shift} + binary_l
                 rounded_pair(o${block}_${j}_${2 * half} * inverse, o${block}_${j}_${2 * half + 1} * inverse);
 % endfor
             if (c == 0) ${wide.name}_store(sums_in + (sums_offset + b * sums_batch + h * sums_head + i * sums_row),
-                ${log_sum});
+                ${if_natural if adds else if_binary});
         }
     }
 % endfor

@@ -8,8 +8,8 @@
 ## distance of groups of 8 lines, 64 units (from bit 32); and 1, the code of swizzled lines of 128 bytes (bit 62).  A
 ## warpgroup has 64 rows of sums, a warp 16 of them; their places in registers are as in _products.
 <%!
-# The sums x of a lane, x0_{j}_{r}: of 64 rows and each block j of 8 columns, as names and as operands of asm; the
-# operands %first, ... of asm.
+# The sums x of a lane, x0_{j}_{r}, of 64 rows and each block j of 8 columns: their names, and (tied) operands of asm.
+# places: the text "{%first, ...}" that refers to `count` operands of asm.
 names = lambda x, columns: [f"{x}0_{j}_{r}" for j in range(columns // 8) for r in range(4)]
 tied = lambda x, columns: ", ".join(f'"+f"({name})' for name in names(x, columns))
 places = lambda first, count: "{" + ", ".join(f"%{first + i}" for i in range(count)) + "}"

@@ -6,7 +6,7 @@
 ##   at_NAME                   descriptors of the own arrays; DESCRIPTOR's constants: see _warpgroup
 ##   NAME_base, stage, ahead   the address of a tile array in local memory, and the offsets of this tile and of the next
 ##                             one in it, in bytes
-##   of_queries, turn          for side k: m and delta of queries in local memory, those of this tile from `turn` on
+##   of_queries, queries_at    for side k: m and delta of queries in local memory, those of this tile from queries_at on
 ##
 ## The copies of the next tile start between the products, in a branch: without it ptxas would move a later wait before
 ## the exponentials.  WAIT_x(n) waits for the products x; at most n groups of products that were started later may be
@@ -25,7 +25,7 @@ ${units.multiply_rows(pair_sum, f"at_{row}", f"DESCRIPTOR({tile}_base + stage, 5
         WAIT_${x}(1);
 % endfor
 % endif
-${pairs.powers("turn")}\
+${pairs.powers("queries_at")}\
 ${of_query.copy(lines.copy, f"t0 + {TK}u", " + ahead")}\
 % if side == "k":
 ${pairs.operands("p", "s", "")}\

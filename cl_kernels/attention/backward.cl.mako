@@ -9,7 +9,7 @@
 ##
 ##   own rows (of this side)    | G work-items of one row each |   each keeps its row and its sums in registers
 ##   others (of the other side) | TK | TK | TK | ...               tiles of both arrays, in local memory
-## Of both arrays of a side the first, near one has rows of q or k (DQ elements), the far one rows of grad or v (DV).
+## Each side has two arrays: the near one, q or k, with rows of DQ elements, and the far one, grad or v, with DV.
 ## The order of sums is fixed.  A work-item stores its own row.  Launch: one dimension; `blocks` groups of G work-items
 ## for each head (of keys, for side "k") of each batch.  a, w: sums of dq or dk, and of dv.  i: query; n: key; b, h:
 ## batch, head; T: vector of V elements, c of a row.  Other parameters: see forward.

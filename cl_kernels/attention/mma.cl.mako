@@ -5,16 +5,16 @@
 ##                                                     arrives during q k', and the next k during p v
 ##
 ## The scores of a tile are the sums of q k' (see _products).  Their exponentials p, rounded to 16 bits, are operand A
-## of p v: p = 2^(log2(e) (score - the row's maximum) + SHIFT); without SHIFT small ones would be subnormal float16, and
-## 2^15 is its greatest power of two.  A
-## row's sum z of p is in four parts, in the lanes that share the row, until the end.  Numbers of a mask are added to
-## scores before these are multiplied by log2(e), because the product with the least float32 would be infinite.  Local
-## memory has rows of 16-bit elements, two in a uint, swizzled as in _copies; NAME_base are addresses in bytes.
+## of p v: p = 2^(log2(e) (score - the row's maximum) + SHIFT).  SHIFT is 15 for float16, whose greatest power of two is
+## 2^15, because small p would be subnormal without it.  A row's sum z of p is in four parts, in the lanes that share
+## the row, until the end.  Numbers of a mask are added to scores before these are multiplied by log2(e), because the
+## product with the least float32 would be infinite.  Local memory has rows of 16-bit elements, two in a uint, swizzled
+## as in _copies; NAME_base are addresses in bytes.
 ##
 ## kind  f16 or bf16      DQ, DV  extents of a row of q and of v, rounded up to 16      mask, causal  as in forward
 ## policy  AttentionPolicy: warps; blocks, B above; keys, TK above      keeps_q  whether q is kept in registers
-## g, c  lane / 4 and lane % 4: of a block of 8 x 8 sums the lane has row g, columns 2 c and 2 c + 1      i, n  query,
-## key
+## g, c  lane / 4 and lane % 4: of a block of 8 x 8 sums the lane has row g, columns 2 c and 2 c + 1
+## i, n  query, key
 ## number  the group; LOCATE (_rows) computes from it and from t, the local id: b, h (batch, head), first (query)
 ## Launch: `blocks` groups of 32 * warps work-items for each head of each batch.
 <%namespace name="element" file="/common/element.cl.mako"/>

@@ -91,14 +91,14 @@ ${of_query.declare_own()}\
         barrier(CLK_LOCAL_MEM_FENCE);  // the tiles of the last head are no longer read
 % endif
 ${of_query.copy(copies.copy, "begin", " + stage")}\
-${of_query.keep(f"(stage ? {TK}u : 0u)")}\
+${of_query.store_next(f"(stage ? {TK}u : 0u)")}\
     for (uint t0 = begin; t0 < end; t0 += ${TK}u) {
         COPIES_WAIT();
         barrier(CLK_LOCAL_MEM_FENCE);  // the tile has arrived, and the other stage is no longer read
 ${of_query.copy(copies.copy, f"t0 + {TK}u", f" + (stage ^ {STAGE}u)")}\
 ${pairs.multiply()}\
         stage ^= ${STAGE}u;
-${of_query.keep(f"(stage ? {TK}u : 0u)")}\
+${of_query.store_next(f"(stage ? {TK}u : 0u)")}\
     }
 % if not by_query:
 % for name, _, _ in tile_arrays:

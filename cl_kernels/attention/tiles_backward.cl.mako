@@ -46,8 +46,8 @@ void ${kernel("attention_backward")}
     const uint first = ${"(blocks - 1u - number)" if causal and by_query else "number"} * ${TM}u;
     const uint begin = ${f"first / {TN}u * {TN}u" if causal and not by_query else "0"};
     const uint end = ${f"min(others, first + {TM}u)" if causal and by_query else "others"};
-% for item in row_arrays:
-${parts.load(item, "first", "rows", "own_head", TM)}\
+% for array in row_arrays:
+${parts.load(array, "first", "rows", "own_head", TM)}\
 % endfor
 % if by_query:
     barrier(CLK_LOCAL_MEM_FENCE);
@@ -74,8 +74,8 @@ ${parts.load(item, "first", "rows", "own_head", TM)}\
         const uint h = ${"own_head" if by_query else "own_head * shared + part"};
         for (uint t0 = begin; t0 < end; t0 += ${TN}u) {
             barrier(CLK_LOCAL_MEM_FENCE);  // the last tile is no longer read
-% for item in tile_arrays:
-${parts.load(item, "t0", "others", "h / shared" if by_query else "h", TN)}\
+% for array in tile_arrays:
+${parts.load(array, "t0", "others", "h / shared" if by_query else "h", TN)}\
 % endfor
 % if not by_query:
             if (t < ${TN}u) {
@@ -93,8 +93,8 @@ ${parts.load(item, "t0", "others", "h / shared" if by_query else "h", TN)}\
 % endif
             barrier(CLK_LOCAL_MEM_FENCE);
             ${real} ${", ".join(f"{pair_sum}{r}_{c} = 0" for pair_sum in "sz" for r, c in cells)};
-% for pair_sum, mine, other in zip("sz", row_arrays, tile_arrays):
-${parts.multiply(pair_sum, mine, other)}\
+% for pair_sum, own, other in zip("sz", row_arrays, tile_arrays):
+${parts.multiply(pair_sum, own, other)}\
 % endfor
 % for r, c in cells:
 ${parts.score(r, c)}\
@@ -113,6 +113,7 @@ ${parts.add(sums, D, tile_arrays[source][0])}\
         }
     }
 % for name, sums, D, _ in outputs:
-${parts.store(name, sums, D, "dv_size" if name == "dv" else "dq_size", ["1" if name == "dv" else "scale"] * R)}\
+<% extent, factor = ("dv_size", "1") if name == "dv" else ("dq_size", "scale") %>\
+${parts.store(name, sums, D, extent, [factor] * R)}\
 % endfor
 }

@@ -87,13 +87,13 @@ ${lines.place(name, D, TK, extent, G)}\
     h = own_head;
 ${of_query.declare_own()}\
 % else:
-    uint turn = 0;  // the half of of_queries that has the tile's m and delta
+    uint queries_at = 0;  // where the tile's m and delta are in of_queries, which has two halves
     const uint copied = begin < end ? (end - begin + ${TK - 1}u) / ${TK}u * ${TK}u : 0;  // rows of a head
     for (const uint after = h + shared; h < after; ++h) {
         barrier(CLK_LOCAL_MEM_FENCE);  // the tiles of the last head but its last one are no longer read
 % endif
 ${of_query.copy(lines.copy, "begin", " + stage")}\
-${of_query.keep("turn")}\
+${of_query.store_next("queries_at")}\
     for (uint t0 = begin; t0 < end; t0 += ${TK}u) {
         const uint ahead = stage == ${(policy.stages - 1) * STAGE}u ? 0u : stage + ${STAGE}u;
         COPIES_WAIT();
@@ -102,9 +102,9 @@ ${of_query.keep("turn")}\
 ${products.multiply()}\
         stage = ahead;
 % if not by_query:
-        turn ^= ${TK}u;
+        queries_at ^= ${TK}u;
 % endif
-${of_query.keep("turn")}\
+${of_query.store_next("queries_at")}\
     }
 % if not by_query:
 % for name, _, _ in tile_arrays:

@@ -32,9 +32,9 @@ ${unary("log", t)}
 }
 </%def>
 
-## The square root with x >= 0, by the algorithm of FreeBSD's csqrt.  Numbers near the ends of
-## the range are multiplied by a power of four (`factor`), and their root by the root of its reciprocal
-## (`root_factor`), so that nothing overflows or loses bits.
+## The square root with x >= 0, by the algorithm of FreeBSD's csqrt.  Numbers near the ends of the
+## range are multiplied by a power of four (`factor`), and their root by the root of its reciprocal (`root_factor`), so
+## that nothing overflows or loses bits.
 <%def name="complex_sqrt(t)">
 ${unary("sqrt", t)}
 {

@@ -43,6 +43,7 @@ ${head("absolute", v, "a")}
 }
 </%def>
 
+## -1, 0 or 1; NaN for NaN.
 <%def name="sign_of(t, w)">
 <% v = vector(t, w) %>
 ${head("sign_of", v, "a")}
@@ -52,7 +53,7 @@ ${head("sign_of", v, "a")}
 % else:
 <% zero = f"({v})(0)" %>\
     return a > ${zero} ? (${v})(1) : a < ${zero} ? (${v})(-1)
-        : ${f"a == {zero} ? {zero} : a" if t in ("float", "double") else zero};  // NaN remains
+        : ${f"a == {zero} ? {zero} : a" if t in ("float", "double") else zero};
 % endif
 }
 </%def>

@@ -7,7 +7,7 @@
 ## output, as `updated` arguments (0 if f does not read it), then numbers that are arguments of the call.  helpers: the
 ## text of the functions that f calls.  inputs: Element by name.  result: the Element of the output.  numbers: the C
 ## types and the texts of the numbers.  steps: by name, 0 or 1, which is the stride along the inner axis, or 2 for any
-## stride. outer: the number of outer axes.  axes: portable_gpu.codegen.axes, which writes index arithmetic.
+## stride.  outer: the number of outer axes.  axes: portable_gpu.codegen.axes, which writes index arithmetic.
 ## V: elements of a vector.  index: the C type of indices.
 <%namespace name="element" file="/common/element.cl.mako"/>
 
