@@ -12,7 +12,7 @@ import numpy as np
 from portable_gpu.arguments import shown, whole
 from portable_gpu.errors import ArgumentTypeError, ArrayIndexError, ShapeError, UnsupportedError
 from portable_gpu.multi import transfers
-from portable_gpu.multi.failures import repeated
+from portable_gpu.multi.failures import run_with_retry
 from portable_gpu.multi.member import Member
 from portable_gpu.runtime.array import Array
 from portable_gpu.runtime.layout import Shape
@@ -124,7 +124,7 @@ class GroupArray:
             ShapeError, DTypeError, ReadOnlyError: ``out`` does not fit.
             NotPositiveDefiniteError, SingularMatrixError: The result does not exist.
         """
-        return repeated(self.group, lambda _: transfers.asnumpy(self, out))
+        return run_with_retry(self.group, lambda _: transfers.asnumpy(self, out))
 
     def gather(self, device: int = 0) -> Array:
         """Return the whole array on one device.
@@ -139,7 +139,7 @@ class GroupArray:
         member = self.group.member(device)
         if self.axis is None:
             return self.copy_on(member)
-        return repeated(self.group, lambda _: transfers.gathered(self, member))
+        return run_with_retry(self.group, lambda _: transfers.gathered(self, member))
 
     def __float__(self) -> float:
         return float(self._number())

@@ -1,10 +1,10 @@
 """The policy for a block whose device fails or lacks memory.
 
 The other devices end what was enqueued on them, and stay usable.  With ``on_failure="retry"`` the
-block is tried on the other devices, one after another, until one succeeds; a block of NumPy's
-arrays for which no device has memory is halved once, and the halves are not halved again.  Work
-that is not a block of its own, such as copies of an array on all devices, is repeated with the
-whole call.
+block is tried on the other devices, one after another, until one succeeds
+(:func:`retry_block`).  A block of NumPy's arrays for which no device has memory is then computed in
+two halves, which are not halved again.  Work that is not a block of its own, such as copies of an
+array on all devices, is repeated with the whole call (:func:`run_with_retry`).
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-def named(error: Exception, member: Member, number: int, count: int) -> Exception:
-    """Return the error of a device with the names of the device and of the block."""
-    error_of_device = member.named(error)
-    return type(error_of_device)(f"block {number} of {count} on {error_of_device}")
+def block_error(error: Exception, member: Member, number: int, count: int) -> Exception:
+    """Return the error of a block whose device failed; its text names the block and the device."""
+    device_error = member.named(error)
+    return type(device_error)(f"block {number} of {count} on {device_error}")
 
 
 def drain(members: Iterable[Member]) -> None:
@@ -39,7 +39,7 @@ def drain(members: Iterable[Member]) -> None:
                 queue.finish()
 
 
-def retried(
+def retry_block(
     error: Exception,
     member: Member,
     number: int,
@@ -47,7 +47,7 @@ def retried(
     work: Work[T],
     halves: Callable[[Member, int], T] | None,
 ) -> T:
-    """Compute a block once more, on other devices or in halves.
+    """Compute a failed block on other devices, or in halves.
 
     Args:
         error: The error of the block.
@@ -70,7 +70,7 @@ def retried(
     raise error
 
 
-def repeated(group: DeviceGroup, work: Callable[[Sequence[Member]], T]) -> T:
+def run_with_retry(group: DeviceGroup, work: Callable[[Sequence[Member]], T]) -> T:
     """Do work of several devices; if one fails and the group retries, do it once more.
 
     Args:

@@ -249,9 +249,9 @@ class DeviceGroup(EngineGroup, Closing):
         self.check_open()
         if isinstance(x, GroupArray):
             self.check_own(x, "x")
-            return failing.repeated(self, lambda _: collectives.all_gather(x))
+            return failing.run_with_retry(self, lambda _: collectives.all_gather(x))
         array = self._host_array(x)
-        return failing.repeated(self, lambda _: collectives.broadcast(self, array))
+        return failing.run_with_retry(self, lambda _: collectives.broadcast(self, array))
 
     def scatter(self, parts: Sequence[Any], axis: int = 0) -> GroupArray:
         """Copy given parts to the devices: part ``i`` becomes block ``i``.
@@ -302,7 +302,7 @@ class DeviceGroup(EngineGroup, Closing):
         """
         self.check_open()
         its = collectives.parts_of(self, parts)
-        return failing.repeated(self, lambda _: collectives.all_reduce(self, its))
+        return failing.run_with_retry(self, lambda _: collectives.all_reduce(self, its))
 
     # -- calls
 
@@ -319,7 +319,9 @@ class DeviceGroup(EngineGroup, Closing):
 
         try:
             # A call that has written a part of ``out`` may have overwritten what it reads.
-            return call() if arguments.get("out") is not None else failing.repeated(self, call)
+            if arguments.get("out") is not None:
+                return call()
+            return failing.run_with_retry(self, call)
         except BaseException:
             failing.drain(self.members)
             raise
@@ -381,9 +383,9 @@ class DeviceGroup(EngineGroup, Closing):
                 return step()
             except DEVICE_ERRORS as error:
                 if self.on_failure == "raise" or not can_move:
-                    raise failing.named(error, member, number, count) from error
+                    raise failing.block_error(error, member, number, count) from error
                 failing.drain([member])
-                failures[number] = failing.named(error, member, number, count), member
+                failures[number] = failing.block_error(error, member, number, count), member
                 return None
 
         def guarded(member: Member, number: int) -> Any:
@@ -400,7 +402,7 @@ class DeviceGroup(EngineGroup, Closing):
         try:
             results: list[Any] = do(members, do_all)
             for number, (error, member) in failures.items():
-                results[number] = failing.retried(
+                results[number] = failing.retry_block(
                     error, member, number, self.members, retry, halves
                 )
         except BaseException:

@@ -76,7 +76,7 @@ def cholesky(group: DeviceGroup, arguments: Mapping[str, Any]) -> Any:
         Factorisation(columns, precision).run()
         return _result(group, a, columns, lower)
 
-    return failures.repeated(group, factorised)
+    return failures.run_with_retry(group, factorised)
 
 
 def _copies_under_kernels(group: DeviceGroup, a: Any) -> bool:
@@ -228,5 +228,5 @@ def cho_solve(group: DeviceGroup, arguments: Mapping[str, Any]) -> Any:
             substitute(_columns(group, factor, lower, members), x, precision)
         return x.reshape(b.shape)
 
-    x = failures.repeated(group, solved)
+    x = failures.run_with_retry(group, solved)
     return group.broadcast(x) if isinstance(b, GroupArray) else x

@@ -210,7 +210,7 @@ class _DevicePart:
                     for panel in [upload.number] if upload.is_panel else panels:
                         computed.put(self._compute(number, panel))
         except DEVICE_ERRORS as error:
-            raise failures.named(error, member, number, count) from error
+            raise failures.block_error(error, member, number, count) from error
         finally:
             computed.put(None)
 

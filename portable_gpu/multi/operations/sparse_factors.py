@@ -86,7 +86,7 @@ class GroupFactor(Factor):
             with self._named_errors():
                 return refactorize(values, triangle=triangle, check=check)
 
-        return failures.repeated(self.group, again)
+        return failures.run_with_retry(self.group, again)
 
     def solve(
         self, b: Any, system: str = "A", *, refine: str | int | None = None, out: Any = None
@@ -107,7 +107,7 @@ class GroupFactor(Factor):
                 return solve(b, system, refine=refine, out=out)
 
         # A solve that has written a part of ``out`` may have overwritten ``b``.
-        x = solved(None) if out is not None else failures.repeated(self.group, solved)
+        x = solved(None) if out is not None else failures.run_with_retry(self.group, solved)
         return self.group.broadcast(x) if is_of_group else x
 
     def inv_diag(self) -> np.ndarray[Any, Any]:

@@ -182,7 +182,7 @@ class _Runner:
             if str(error).startswith("device ") and not self._member.is_named(error):
                 raise  # the copies of all devices end with the error of one
             count = len(self._job.blocks)
-            raise failures.named(error, self._member, self._number, count) from error
+            raise failures.block_error(error, self._member, self._number, count) from error
         except BaseException:
             self._shared.is_abandoned = True
             raise
