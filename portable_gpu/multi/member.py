@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
@@ -80,17 +81,16 @@ class Member:
     Attributes:
         index: Its number in the group.
         engine: Its engine, with a context and a queue of its own.
-        copies: A second queue, for copies that run under kernels.
-        sends: A third queue, for copies to the host whose values another device receives.
         recorders: The recorders of the device's part of each timeline that is recorded.
         limit: The maximum bytes of the group's arrays on the device.
     """
 
     def __init__(self, index: int, engine: Engine, limit: int) -> None:
         self.index, self.engine, self.limit = index, engine, limit
-        self.copies, self.sends = (cl.CommandQueue(engine.context, engine.device) for _ in range(2))
-        for queue in (engine.queue, self.copies):  # so that an array's methods take this engine
-            setattr(queue, STATE, engine.state(queue))
+        setattr(engine.queue, STATE, engine.state())  # so that an array's methods take this engine
+        self._copies: cl.CommandQueue | None = None
+        self._sends: cl.CommandQueue | None = None
+        self._lock = threading.Lock()
         self.recorders: list[SpanRecorder] = []
         self._named_errors = _NamedErrors(self)
         # Of each array; without callbacks, in which a signal handler could raise an exception.
@@ -106,9 +106,31 @@ class Member:
         return self.engine.target.facts.name
 
     @property
+    def copies(self) -> cl.CommandQueue:
+        """A second queue, for copies that run under kernels."""
+        if self._copies is None:
+            with self.named_errors():
+                queue = cl.CommandQueue(self.engine.context, self.engine.device)
+                setattr(queue, STATE, self.engine.state(queue))
+            with self._lock:
+                self._copies = self._copies or queue
+        return self._copies
+
+    @property
+    def sends(self) -> cl.CommandQueue:
+        """A third queue, for copies to the host whose values another device receives."""
+        if self._sends is None:
+            with self.named_errors():
+                queue = cl.CommandQueue(self.engine.context, self.engine.device)
+            with self._lock:
+                self._sends = self._sends or queue
+        return self._sends
+
+    @property
     def queues(self) -> tuple[cl.CommandQueue, ...]:
-        """Its queues for kernels, for copies, and for copies that another device receives."""
-        return self.engine.queue, self.copies, self.sends
+        """Its queues that exist: for kernels, for copies, and for those that others receive."""
+        queues = self.engine.queue, self._copies, self._sends
+        return tuple([queue for queue in queues if queue is not None])
 
     @property
     def used(self) -> int:

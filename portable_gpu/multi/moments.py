@@ -7,20 +7,19 @@ from typing import Any
 
 import numpy as np
 
-from portable_gpu.codegen.operators import BinaryOp
 from portable_gpu.multi.merging import Moments, in_double
-from portable_gpu.ops.reduce import mean, reduce, var
+from portable_gpu.ops.reduce import mean
+from portable_gpu.ops.reduce.call import deviations, run
 from portable_gpu.runtime.engine import Engine
-
-_ADD = BinaryOp("add", "0", "a + b")
 
 
 def on_device(
     x: Any, reduced: Iterable[int], dtype: np.dtype[Any], engine: Engine
-) -> tuple[Any, Any, Any]:
-    """Return the pivots, the sums of ``x - pivot``, and the variances of a real array.
+) -> tuple[Any, Any]:
+    """Return the pivots of a real array, and complex numbers of its deviations.
 
-    The pivot is the rounded mean.
+    The pivot is the rounded mean.  Real parts are sums of squared distances from the mean,
+    imaginary parts are sums of ``x - pivot``.
 
     Args:
         x: An array of NumPy or of the engine's device.
@@ -29,13 +28,16 @@ def on_device(
         engine: The engine.
     """
     axes = tuple(sorted(reduced))
-    options: dict[str, Any] = {"axis": axes, "dtype": dtype, "keepdims": True, "engine": engine}
-    pivot = mean(x, **options)
-    return pivot, reduce(x, _ADD, "x - pivot", pivot=pivot, **options), var(x, **options)
+    pivot = mean(x, axes, dtype, keepdims=True, engine=engine)
+    both = run(
+        "deviations", (x, pivot), ("x", "pivot"), deviations, axes, True, None, engine, None, None
+    )
+    return pivot, both
 
 
-def from_device(count: int, pivot: Any, total: Any, variance: Any) -> Moments:
+def from_device(count: int, pivot: Any, both: Any) -> Moments:
     """Return the moments of ``count`` elements, given what :func:`on_device` returns, in NumPy."""
+    values = np.asarray(both)
+    squares, total = in_double(values.real), in_double(values.imag)
     with np.errstate(all="ignore"):
-        offset, squares = in_double(total) / count, in_double(variance) * count
-        return np.asarray(float(count)), in_double(pivot), offset, squares
+        return np.asarray(float(count)), in_double(pivot), total / count, squares

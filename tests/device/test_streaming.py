@@ -34,12 +34,13 @@ from portable_gpu.errors import (
     ResultFileError,
     ShapeError,
 )
-from portable_gpu.multi import DeviceGroup, Member, streaming
+from portable_gpu.multi import DeviceGroup, Member, moments, streaming
 from portable_gpu.multi.streaming import pipeline, storage
 from portable_gpu.multi.streaming.job import Job
 from portable_gpu.multi.streaming.pipeline import _DeviceMemory
 from portable_gpu.multi.streaming.storage import TiledOperand, TiledResult
 from portable_gpu.runtime.events import QueueEvents
+from portable_gpu.runtime.transfer import asnumpy
 
 #: Bytes of tiles of 64 x 64 to 128 x 128 elements.
 _LIMIT = 250_000
@@ -711,6 +712,45 @@ def test_a_product_in_place_takes_no_memory_for_operands(tmp_path: Path, engine:
     expected = a.astype(np.float64) @ (a.astype(np.float64) @ signs)
     bound = unit_roundoff(a.dtype) * n * np.abs(a[:32]).astype(np.float64).max() ** 2 * n
     assert np.abs(c.astype(np.float64) @ signs - expected).max() < bound
+
+
+def test_calls_in_place_make_no_queue(engine: pg.Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not engine.maps_host_memory:
+        pytest.skip("tiles are copied to the device")
+
+    def refuse(*_: Any) -> None:
+        raise AssertionError("a queue is made")
+
+    x = np.ones((64, 64), np.float32)
+    monkeypatch.setattr(cl, "CommandQueue", refuse)
+    monkeypatch.setattr("portable_gpu.host_memory.available", refuse)  # which reads three files
+    assert streaming.sum(x, memory_limit=x.nbytes, engine=engine) == x.size
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.int16])
+def test_moments_are_computed_in_two_passes(
+    place: pg.Engine, dtype: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x = (1000 + 100 * np.random.default_rng(2).standard_normal((7, 90, 5))).astype(dtype)
+    passes: list[str] = []
+
+    def counted(name: str, function: Any) -> Any:
+        def count(*arguments: Any, **options: Any) -> Any:
+            passes.append(name)
+            return function(*arguments, **options)
+
+        return count
+
+    monkeypatch.setattr(moments, "mean", counted("mean", moments.mean))
+    monkeypatch.setattr(moments, "run", counted("run", moments.run))
+    wide = np.dtype(np.float32 if x.dtype.kind == "f" else np.float64)
+    pivot, both = (np.asarray(asnumpy(each)) for each in moments.on_device(x, (1,), wide, place))
+    assert passes == ["mean", "run"]
+    from_pivot = x.astype(np.float64) - pivot
+    squares = x.astype(np.float64).var(axis=1, keepdims=True) * x.shape[1]
+    u = unit_roundoff(wide)
+    assert_within(both.real, squares, 32 * u * squares)
+    assert_within(both.imag, from_pivot.sum(1, keepdims=True), 17 * u * np.abs(from_pivot).sum())
 
 
 def test_copies_wait_for_kernels_that_use_the_buffer_and_for_no_others(engine: pg.Engine) -> None:

@@ -13,7 +13,13 @@ import pytest
 from portable_gpu.errors import ArgumentError
 from portable_gpu.multi.streaming import convolution
 from portable_gpu.multi.streaming.storage import TiledOperand, _chunks_of
-from portable_gpu.multi.streaming.tiles import block_extents, grid, product_tiles, reduction_tile
+from portable_gpu.multi.streaming.tiles import (
+    block_extents,
+    grid,
+    inner_extent,
+    product_tiles,
+    reduction_tile,
+)
 from portable_gpu.ops.conv.shapes import Options, geometry
 
 
@@ -39,6 +45,18 @@ def test_the_tiles_of_products_take_at_most_the_limit_and_more_than_a_third() ->
         if limit > 1 << 22:
             assert whole or 3 * nbytes > limit, (m, n, k, limit, rows, columns, inner)
     assert 0 < refused < 1500
+
+
+def test_the_inner_extent_of_tiles_on_cpus_is_as_large_as_the_limit_admits() -> None:
+    for k, nbytes, most, expected in (
+        (3072, (6144, 6144), 36 << 20, 3072),
+        (8192, (4096, 4096), 16 << 20, 2048),
+        (10_000, (4096, 8192), 16 << 20, 1264),  # eight equal parts, of at most 1360
+        (0, (4096, 4096), 16 << 20, 1),
+    ):
+        inner = inner_extent(k, nbytes, most)
+        assert inner == expected
+        assert inner * sum(nbytes) <= most
 
 
 def test_blocks_have_at_most_the_asked_elements_and_cover_the_array() -> None:

@@ -23,23 +23,45 @@ def moment(
     elements, for the centre is one of them (Chan, Golub and LeVeque, The American Statistician
     37(3), 1983, on shifted data).
     """
+    names = ("square", "re", "im") if x.complex else ("square", "re")
+    finish = f"{_about_mean(names, ctype)} / {_freedom(ctype, ddof)}"
+    finish = f"sqrt({finish})" if root else finish
+    finish = f"{finish}, 0" if result.complex else finish
+    return _about_centre(x, centre, names, ctype, result, finish)
+
+
+def deviations(x: Element, centre: Element, ctype: str, result: Element) -> Reduction:
+    """Sum of squared distances from the mean, and sum of distances from a centre per row.
+
+    They are the two parts of a complex number.  Real numbers only.
+    """
+    names = ("square", "re")
+    finish = f"({result.value})({_about_mean(names, ctype)}, re)"
+    return _about_centre(x, centre, names, ctype, result, finish)
+
+
+def _about_mean(names: tuple[str, ...], ctype: str) -> str:
+    """The sum of squared distances from the mean, of the sums of those from a centre."""
+    drift = " + ".join(f"{n} * {n}" for n in names[1:])
+    squares = f"square - ({drift}) / ({ctype})(count > 0 ? count : 1)"
+    # A rounding error must not make it negative; NaN stays.
+    return f"(({squares}) < 0 ? 0 : ({squares}))"
+
+
+def _about_centre(
+    x: Element, centre: Element, names: tuple[str, ...], ctype: str, result: Element, finish: str
+) -> Reduction:
+    """A reduction to sums of squares of distances and of distances."""
 
     def update(width: int) -> str:
         t = vector(ctype, width)
-        parts = zip(value_names(x, "x"), value_names(centre, "y"), ("re", "im"), strict=False)
+        parts = zip(value_names(x, "x"), value_names(centre, "y"), names[1:], strict=False)
         return " ".join(
             f"{{ const {t} d = {convert(p, x.real, ctype, width)} - "
             f"{convert(c, centre.real, ctype, width)}; a.square += d * d; a.{n} += d; }}"
             for p, c, n in parts
         )
 
-    names = ("square", "re", "im") if x.complex else ("square", "re")
-    drift = " + ".join(f"{n} * {n}" for n in names[1:])
-    variance = f"square - ({drift}) / ({ctype})(count > 0 ? count : 1)"
-    # A rounding error must not make it negative; NaN stays.
-    finish = f"(({variance}) < 0 ? 0 : ({variance})) / {_freedom(ctype, ddof)}"
-    finish = f"sqrt({finish})" if root else finish
-    finish = f"{finish}, 0" if result.complex else finish
     block = BLOCK if ctype == centre.real else _WIDE_BLOCK
     return sums(
         "moment", (x, centre), names, ctype, update, result, finish, per_row=True, block=block

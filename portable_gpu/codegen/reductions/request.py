@@ -8,7 +8,12 @@ from functools import lru_cache
 from portable_gpu.codegen.operators import BinaryOp, Map
 from portable_gpu.codegen.reductions.custom import custom
 from portable_gpu.codegen.reductions.extremes import arg_extreme, extreme, prod
-from portable_gpu.codegen.reductions.moments import moment, moment_in_words, nrm2
+from portable_gpu.codegen.reductions.moments import (
+    deviations,
+    moment,
+    moment_in_words,
+    nrm2,
+)
 from portable_gpu.codegen.reductions.reduction import Reduction
 from portable_gpu.codegen.reductions.sums import asum, counting, dot, sum_
 from portable_gpu.dtypes import Element
@@ -20,11 +25,13 @@ class Request:
     """The name and the options of a reduction; part of a plan's key.
 
     Attributes:
-        name: ``sum``, ``prod``, ``min`` ... or ``moment`` (variance about a centre), ``reduce``.
+        name: ``sum``, ``prod``, ``min`` ... or ``moment`` (variance about a centre),
+            ``deviations`` (sums of squares and of distances from a centre), ``reduce``.
         x: The element type of the input.
         acc: The element type of the accumulator (``dtype=`` of ``sum``).
         result: The element type of the result.
-        y: The element type of the second input of ``dot``, ``vdot`` and ``moment``.
+        y: The element type of the second input of ``dot``, ``vdot``, ``moment`` and
+            ``deviations``.
         ddof: The delta degrees of freedom of ``moment``.
         root: Whether ``moment`` ends with a square root.
         in_words: Whether ``moment`` of float64 is taken about the first elements, and its sums
@@ -75,6 +82,8 @@ def reduction(request: Request) -> Reduction:
             return moment_in_words(r.x, r.result, r.ddof, r.root)
         case "moment" if r.y is not None:
             return moment(r.x, r.y, r.acc.real, r.result, r.ddof, r.root)
+        case "deviations" if r.y is not None:
+            return deviations(r.x, r.y, r.acc.real, r.result)
         case "reduce" if r.op is not None and r.map is not None:
             return custom(r.op, r.map, r.x, r.acc, r.others, r.compute or r.x)
     raise ArgumentError(f"reduction {r.name!r} is not known")

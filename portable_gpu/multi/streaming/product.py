@@ -14,7 +14,7 @@ from portable_gpu.multi.streaming.job import Job, StreamBlock, StreamStep
 from portable_gpu.multi.streaming.pipeline import run
 from portable_gpu.multi.streaming.place import place_of
 from portable_gpu.multi.streaming.storage import Index, TiledOperand, result_storage
-from portable_gpu.multi.streaming.tiles import aligned, grid, product_tiles
+from portable_gpu.multi.streaming.tiles import aligned, grid, inner_extent, product_tiles
 from portable_gpu.ops.factors import factor, plain_number
 from portable_gpu.ops.gemm import gemm as gemm_of_tiles
 from portable_gpu.ops.gemm.binding import compute_element, result_dtype
@@ -62,7 +62,8 @@ def gemm(
         16-bit floats); and the workspace of one call of :func:`portable_gpu.gemm`.  The host takes
         160 MiB of pinned memory, and a tile of each Zarr array.  On a CPU, operands and results in
         memory or in memmaps are used in place; a tile of each Zarr array is in memory, and the
-        workspace is a packed copy of a tile of A and of B.
+        workspace is a packed copy of a tile of A and of B, so that t is larger:
+        ``r t a + t c b + r c w`` bytes are at most the limit, with 2 a and 2 b for Zarr arrays.
     Cost: ``2 m n k`` flop (8 complex).  A is read ``n / c`` times and B ``m / r`` times.
     Accuracy: that of :func:`portable_gpu.gemm`: tiles of C are sums over parts of k in order.
     Order: the tiles follow from the shapes, the dtypes, the chunks of Zarr and the limit.  The
@@ -81,6 +82,10 @@ def gemm(
     itemsizes = left.dtype.itemsize, right.dtype.itemsize, sums.itemsize
     place = place_of(engine, memory_limit)
     rows, columns, inner = product_tiles((m, n, k), itemsizes, place.limit)
+    if all(member.engine.maps_host_memory for member in place.members):
+        # The memory of tiles of A and B is that of their packed copies.
+        sizes = rows * left.bytes_on_host, columns * right.bytes_on_host
+        inner = inner_extent(k, sizes, place.limit - rows * columns * sums.itemsize)
     a_chunks = left.chunks[::-1] if trans_a != "N" else left.chunks
     b_chunks = right.chunks[::-1] if trans_b != "N" else right.chunks
     rows, columns = aligned(rows, a_chunks[0]), aligned(columns, b_chunks[1])

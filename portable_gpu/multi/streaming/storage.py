@@ -111,6 +111,11 @@ class TiledOperand:
         strides = self.values.strides if self.is_in_memory else (0,) * self.ndim
         return sorted(range(self.ndim), key=lambda axis: -abs(strides[axis]))
 
+    @property
+    def bytes_on_host(self) -> int:
+        """The bytes that a CPU takes for an element of a packed copy, and of a tile of Zarr."""
+        return self.dtype.itemsize * (1 if self.is_in_memory else 2)
+
     def read(self, index: Index) -> Values:
         """Return a tile: a view of an array of NumPy, or new memory."""
         if self.is_in_memory:

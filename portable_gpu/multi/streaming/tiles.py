@@ -74,8 +74,19 @@ def product_tiles(
             raise too_small(limit, needed, "a product")
         inner = max(_LEAST, inner // 2)
     rows, columns = found
-    inner = (half - rows * columns * c) // (rows * a + columns * b)
-    return rows, columns, k if inner >= k else even(k, inner // _UNIT * _UNIT, _UNIT)
+    return rows, columns, inner_extent(k, (rows * a, columns * b), half - rows * columns * c)
+
+
+def inner_extent(k: int, nbytes: tuple[int, int], most: int) -> int:
+    """Return the inner extent of the tiles of a product.
+
+    Args:
+        k: That of the product.
+        nbytes: The bytes of the tiles of A and of B, for each index of k.
+        most: The largest sum of both tiles, in bytes.
+    """
+    inner = most // sum(nbytes)
+    return max(1, k) if inner >= k else even(k, inner // _UNIT * _UNIT, _UNIT)
 
 
 def _rows_and_columns(

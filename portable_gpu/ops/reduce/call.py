@@ -207,6 +207,15 @@ def moment(dtype: DType | None, ddof: float, root: bool) -> Rule:
     return make
 
 
+def deviations(x: DType, centre: DType) -> tuple[Request, DType]:
+    """The rule of the sum of squared distances from the mean, and of distances from a centre.
+
+    They are the real and the imaginary part of the result, in the centre's precision.
+    """
+    wide, result = element(centre), np.result_type(centre, np.complex64)
+    return Request("deviations", element(x), wide, element(result), y=wide), result
+
+
 def minimum(x: DType) -> tuple[Request, DType]:
     """The rule of ``min``."""
     return Request("min", element(x), element(x), element(x)), x
