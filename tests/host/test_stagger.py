@@ -66,7 +66,7 @@ def test_products(trans: str, k: int, by: str) -> None:
     problem = GemmProblem(64, 64, k, (), a, b, operand(64, 64, False), FLOAT)
     spec = specialization_of(problem, Tiling("tiled", POLICY), GCN)
     assert ("start" in spec.text) == bool(by)
-    assert f"(int)({by}) % 16 * 8 % tiles;" in spec.text or not by
+    assert f"(int)({by}) % 16 * 8 % k_steps;" in spec.text or not by
     plain = specialization_of(problem, Tiling("tiled", POLICY), example_target("nvidia"))
     assert "start" not in plain.text
 
