@@ -56,10 +56,11 @@ ${getattr(self, rule)(w)}\
 </%def>
 
 ## Stochastic gradient descent.  b_: the momentum (the state `buffer`).  carry and fresh are momentum and 1 - dampening;
-## at the first step 0 and 1.
+## at the first step 0 and 1.  A factor of 0 leaves out what it would multiply, which may be infinite or NaN.
 <%def name="sgd(w)">
-        g += weight_decay * p;
+        if (weight_decay != 0) g += weight_decay * p;
 % if states:
+        if (carry == 0) b_ = 0;
         b_ = carry * b_ + fresh * g;
         g = ${"g + momentum * b_" if "nesterov" in flags else "b_"};
 % endif
@@ -71,14 +72,14 @@ ${getattr(self, rule)(w)}\
 ## the weight decay, times lr if it is decoupled (AdamW).
 <%def name="adam(w)">
 % if "decoupled" in flags:
-        p -= decay * p;
+        if (decay != 0) p -= decay * p;
 % else:
-        g += decay * p;
+        if (decay != 0) g += decay * p;
 % endif
         a_ += first * (g - a_);
         s_ = beta2 * s_ + second * g * g;
 % if "amsgrad" in flags:
-        l_ = fmax(l_, s_);
+        l_ = l_ >= s_ ? l_ : s_;
 % endif
         p -= step_size * a_ / (sqrt(${"l_" if "amsgrad" in flags else "s_"}) * root + eps);
 </%def>

@@ -197,6 +197,10 @@ class Replica:
             elementwise("x", x=start, out=values)
         self.parts.restore(self._host_start, number * _MASKS)
 
+    def have_gradients(self) -> list[bool]:
+        """Return for each parameter of the pairs whether the micro-batch gave it a gradient."""
+        return [parameter.has_grad for flat in self._flats for parameter in flat.parameters]
+
     def changes(self) -> list[Array]:
         """Return copies of the gradients, and how much the statistics have changed."""
         grads = []

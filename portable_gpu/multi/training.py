@@ -189,7 +189,9 @@ class DataParallel:
             replica.module.backward(loss_on[member].backward(scale))
             tree.add(number, (member, replica.changes()))
             in_use[member] += x, wanted, scale
-            return _MicroBatchResult(member, result, weight, replica.parts.host_state())
+            return _MicroBatchResult(
+                member, result, weight, replica.parts.host_state(), replica.have_gradients()
+            )
 
         waits = examples.nbytes >= LEAST_BYTES_FOR_THREADS
         results = self.group.for_blocks(owners, work, waits=waits)
@@ -200,20 +202,24 @@ class DataParallel:
             with each.member.named_errors():
                 losses.append(float(each.loss.get()) * each.weight)
         first_state = results[0].state
+        has_grads = [
+            any(flags) for flags in zip(*(each.has_grads for each in results), strict=True)
+        ]
         del each, results
         in_use.clear()  # no kernel runs now: each loss was waited for
         with member.named_errors():
             moved = [_on_queue(each, own.queue) for each, own in zip(sums, state, strict=True)]
-        self._add(moved, count)
+        self._add(moved, count, has_grads)
         self._parts.restore(first_state)
         return fsum(losses)
 
-    def _add(self, sums: list[Array], count: int) -> None:
+    def _add(self, sums: list[Array], count: int, has_grads: list[bool]) -> None:
         """Add gradients and changes of statistics to the network's own.
 
         Args:
             sums: The gradient of each pair of flat arrays, and the changes of the statistics.
             count: The number of micro-batches.
+            has_grads: For each parameter of the pairs, whether a micro-batch gave it a gradient.
         """
         grads, changes = sums[: len(self._pairs)], sums[len(self._pairs) :]
         for (_, grad, parameters), total in zip(self._pairs, grads, strict=True):
@@ -223,8 +229,9 @@ class DataParallel:
                 elementwise("g + d", g=grad, d=own_gradient, out=grad)
             else:
                 elementwise("x", x=own_gradient, out=grad)
-            for parameter in parameters:
-                parameter.has_grad = True
+        every = [parameter for *_, parameters in self._pairs for parameter in parameters]
+        for parameter, has_grad in zip(every, has_grads, strict=True):
+            parameter.has_grad |= has_grad
         for values, change in zip(self._parts.statistics(), changes, strict=True):
             elementwise("x + d / n", x=values, d=change, n=float(count), out=values)
 
@@ -277,12 +284,14 @@ class _MicroBatchResult(NamedTuple):
         loss: The loss on the device.
         weight: The weight of this loss in the loss of the batch.
         state: The state of the replica afterwards.
+        has_grads: For each parameter, whether it has a gradient.
     """
 
     member: Member
     loss: Array
     weight: float
     state: HostState
+    has_grads: list[bool]
 
 
 def _moved(loss: Module, member: Member) -> Any:

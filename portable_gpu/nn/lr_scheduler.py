@@ -16,20 +16,27 @@ from portable_gpu.nn.optim import Adam, Optimizer
 
 
 class LRScheduler:
-    """The base of schedules: the learning rate of each group as a function of the step.
+    """The base of schedules: factors of the learning rate of each group, by the step.
+
+    A step multiplies the learning rate that the group has, as in torch.  So several schedules of
+    one optimiser are combined, and a learning rate that was changed in between is what is scaled.
 
     Attributes:
         optimizer: The optimiser, whose ``param_groups`` have the learning rates.
-        base_lrs: Their learning rates at the start.
+        base_lrs: Their learning rates before the first schedule.
         last_epoch: The number of calls of :meth:`step`.
     """
+
+    #: The part of the learning rate that factors do not scale.
+    _floor = 0.0
 
     def __init__(self, optimizer: Optimizer) -> None:
         """Take the optimiser, and set its learning rates for step 0."""
         self.optimizer = of_kind(optimizer, Optimizer, "optimizer")
-        self.base_lrs = [float(group["lr"]) for group in optimizer.param_groups]
-        self.last_epoch = 0
-        self._set()
+        self.base_lrs = [
+            float(group.setdefault("initial_lr", group["lr"])) for group in optimizer.param_groups
+        ]
+        self._start()
 
     def step(self) -> None:
         """Go to the next learning rate, after a step of the optimiser or after an epoch."""
@@ -40,13 +47,24 @@ class LRScheduler:
         """The learning rate of each group."""
         return [float(group["lr"]) for group in self.optimizer.param_groups]
 
-    def rate(self, base: float, epoch: int) -> float:
-        """The learning rate of a group at a step."""
+    def factor(self, epoch: int) -> float:
+        """The learning rate at a step, divided by that of the optimiser at first."""
         raise NotImplementedError
 
+    def _start(self) -> None:
+        """Begin with step 0, from the learning rates that the groups have."""
+        self.last_epoch = 0
+        self._set()
+
     def _set(self) -> None:
+        factor, floor = self.factor(self.last_epoch), self._floor
+        before = self.factor(self.last_epoch - 1) if self.last_epoch else 1.0
         for group, base in zip(self.optimizer.param_groups, self.base_lrs, strict=True):
-            group["lr"] = self.rate(base, self.last_epoch)
+            if before or not factor:
+                ratio = factor / (before or 1.0)
+                group["lr"] = group["lr"] * ratio + floor * (1 - ratio)
+            else:  # nothing is left to scale, as at the end of half a cosine
+                group["lr"] += (base - floor) * factor
 
 
 def _at_least(value: Any, least: int, name: str) -> int:
@@ -64,9 +82,9 @@ class StepLR(LRScheduler):
         self.gamma = real_number(gamma, "gamma")
         super().__init__(optimizer)
 
-    def rate(self, base: float, epoch: int) -> float:
-        """See :meth:`LRScheduler.rate`."""
-        return base * float(self.gamma ** (epoch // self.step_size))
+    def factor(self, epoch: int) -> float:
+        """See :meth:`LRScheduler.factor`."""
+        return float(self.gamma ** (epoch // self.step_size))
 
 
 class MultiStepLR(LRScheduler):
@@ -78,9 +96,9 @@ class MultiStepLR(LRScheduler):
         self.gamma = real_number(gamma, "gamma")
         super().__init__(optimizer)
 
-    def rate(self, base: float, epoch: int) -> float:
-        """See :meth:`LRScheduler.rate`."""
-        return base * float(self.gamma ** bisect_right(self.milestones, epoch))
+    def factor(self, epoch: int) -> float:
+        """See :meth:`LRScheduler.factor`."""
+        return float(self.gamma ** bisect_right(self.milestones, epoch))
 
 
 class ExponentialLR(LRScheduler):
@@ -91,9 +109,9 @@ class ExponentialLR(LRScheduler):
         self.gamma = real_number(gamma, "gamma")
         super().__init__(optimizer)
 
-    def rate(self, base: float, epoch: int) -> float:
-        """See :meth:`LRScheduler.rate`."""
-        return base * float(self.gamma**epoch)
+    def factor(self, epoch: int) -> float:
+        """See :meth:`LRScheduler.factor`."""
+        return float(self.gamma**epoch)
 
 
 class CosineAnnealingLR(LRScheduler):
@@ -102,12 +120,12 @@ class CosineAnnealingLR(LRScheduler):
     def __init__(self, optimizer: Optimizer, T_max: int, eta_min: float = 0.0) -> None:
         """Take the number of steps, and the last learning rate."""
         self.T_max = _at_least(T_max, 1, "T_max")
-        self.eta_min = real_number(eta_min, "eta_min")
+        self._floor = self.eta_min = real_number(eta_min, "eta_min")
         super().__init__(optimizer)
 
-    def rate(self, base: float, epoch: int) -> float:
-        """See :meth:`LRScheduler.rate`."""
-        return self.eta_min + (base - self.eta_min) * (1 + cos(pi * epoch / self.T_max)) / 2
+    def factor(self, epoch: int) -> float:
+        """See :meth:`LRScheduler.factor`."""
+        return (1 + cos(pi * epoch / self.T_max)) / 2
 
 
 class LinearLR(LRScheduler):
@@ -136,10 +154,10 @@ class LinearLR(LRScheduler):
         self.total_iters = _at_least(total_iters, 1, "total_iters")
         super().__init__(optimizer)
 
-    def rate(self, base: float, epoch: int) -> float:
-        """See :meth:`LRScheduler.rate`."""
+    def factor(self, epoch: int) -> float:
+        """See :meth:`LRScheduler.factor`."""
         part = min(epoch, self.total_iters) / self.total_iters
-        return base * (self.start + (self.end - self.start) * part)
+        return self.start + (self.end - self.start) * part
 
 
 class OneCycleLR(LRScheduler):
@@ -179,24 +197,21 @@ class OneCycleLR(LRScheduler):
         self.max_lr = real_number(max_lr, "max_lr")
         self.first = self.max_lr / real_number(div_factor, "div_factor")
         self.last = self.first / real_number(final_div_factor, "final_div_factor")
+        for group in of_kind(optimizer, Optimizer, "optimizer").param_groups:
+            group["initial_lr"] = self.first
         super().__init__(optimizer)
-
-    def rate(self, base: float, epoch: int) -> float:
-        """See :meth:`LRScheduler.rate`."""
-        return self._at(epoch, self.first, self.max_lr, self.last)
 
     def _set(self) -> None:
         if self.last_epoch > self.total_steps:  # the rate after the last step is never used
             raise ArgumentError(f"total_steps is {self.total_steps}, and all of them are done")
-        super()._set()
-        if self.cycle_momentum:
-            low, high = self.momenta
-            momentum = self._at(self.last_epoch, high, low, high)
-            for group in self.optimizer.param_groups:
-                if isinstance(self.optimizer, Adam):
-                    group["betas"] = (momentum, group["betas"][1])
-                elif group["momentum"]:
-                    group["momentum"] = momentum
+        low, high = self.momenta
+        momentum = self._at(self.last_epoch, high, low, high)
+        for group in self.optimizer.param_groups:
+            group["lr"] = self._at(self.last_epoch, self.first, self.max_lr, self.last)
+            if self.cycle_momentum and isinstance(self.optimizer, Adam):
+                group["betas"] = (momentum, group["betas"][1])
+            elif self.cycle_momentum:
+                group["momentum"] = momentum
 
     def _at(self, epoch: int, first: float, middle: float, last: float) -> float:
         top = self.pct_start * self.total_steps - 1
@@ -233,14 +248,23 @@ class SequentialLR(LRScheduler):
                 f"there are {len(self.schedulers)} schedulers and {len(self.milestones)} "
                 "milestones; expected one milestone less than schedulers"
             )
-        bases = self.schedulers[0].base_lrs
-        for group, base in zip(optimizer.param_groups, bases, strict=True):
-            group["lr"] = base
+        others = {one.optimizer for one in self.schedulers} - {optimizer}
+        if others:
+            raise ArgumentError("a schedule is of another optimizer; expected the same one for all")
         super().__init__(optimizer)
+
+    def _start(self) -> None:
+        self.last_epoch = 0
+        self._restart(self.schedulers[0])
 
     def _set(self) -> None:
         number = bisect_right(self.milestones, self.last_epoch)
-        schedule = self.schedulers[number]
-        schedule.base_lrs = self.base_lrs
-        schedule.last_epoch = self.last_epoch - ([0, *self.milestones][number])
-        schedule._set()
+        if number and self.last_epoch == self.milestones[number - 1]:
+            self._restart(self.schedulers[number])
+        else:
+            self.schedulers[number].step()
+
+    def _restart(self, schedule: LRScheduler) -> None:
+        for group, base in zip(self.optimizer.param_groups, self.base_lrs, strict=True):
+            group["lr"] = base
+        schedule._start()

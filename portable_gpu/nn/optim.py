@@ -6,8 +6,10 @@ same layout.  A step is one launch for all parameters of a dtype.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from itertools import groupby
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -15,7 +17,7 @@ from portable_gpu.arguments import finite, flag, of_kind, real_number
 from portable_gpu.codegen.operators import BinaryOp
 from portable_gpu.dtypes import element
 from portable_gpu.errors import ArgumentError, ArgumentTypeError, reraise_of_signal
-from portable_gpu.nn.parameter import ModuleParameter, as_parameters, clear, flattened, gradients
+from portable_gpu.nn.parameter import ModuleParameter, as_parameters, flattened, gradients
 from portable_gpu.ops.elementwise import elementwise
 from portable_gpu.ops.optim.api import (
     adam_step,
@@ -29,8 +31,23 @@ from portable_gpu.runtime.array import Array
 from portable_gpu.runtime.transfer import asarray
 
 
+class _Part(NamedTuple):
+    """Neighbours in flat arrays that one launch updates.
+
+    Attributes:
+        data, grad, state, master: See :class:`_Slot`.
+        steps: The number of steps that the state of each of them has had.
+    """
+
+    data: Array
+    grad: Array
+    state: dict[str, Any]
+    master: Array | None
+    steps: int
+
+
 class _Slot:
-    """Flat values and gradients with the state of an optimiser, which one launch updates.
+    """Flat values and gradients with the state of an optimiser.
 
     Attributes:
         data, grad: The flat values and gradients.
@@ -39,7 +56,7 @@ class _Slot:
             :func:`sgd_step`; of float32 for values of 16 bits.
         master: A copy of values of 16 bits in float32, to which steps are added; else ``None``.
         version: The versions of the parameters from which ``master`` was copied.
-        steps: The number of steps so far.
+        steps: For each parameter, the number of steps that its state has had.
     """
 
     def __init__(
@@ -47,29 +64,70 @@ class _Slot:
     ) -> None:
         self.data, self.grad, self.parameters = data, grad, parameters
         is_short = element(data.dtype).itemsize == 2
-        state_dtype = np.dtype(np.float32) if is_short else data.dtype
-        self.state: dict[str, Any] = {
-            name: asarray(np.zeros(data.shape, state_dtype), queue=data.queue) for name in names
-        }
-        self.master = elementwise("x", x=data, dtype=state_dtype) if is_short else None
+        self._state_dtype = np.dtype(np.float32) if is_short else data.dtype
+        self.state: dict[str, Array] = {}
+        self._allocate(names)
+        self.master = elementwise("x", x=data, dtype=self._state_dtype) if is_short else None
         self.version = [parameter.version for parameter in parameters]
-        self.steps = 0
+        self.steps = [0] * len(parameters)
 
-    def refresh(self) -> None:
-        """Take over values that were set since the last step, and gradients that are 0."""
-        clear(self.parameters)
-        version = [parameter.version for parameter in self.parameters]
-        if self.master is not None and version != self.version:
-            elementwise("x", x=self.data, dtype=self.master.dtype, out=self.master)
-        self.version = version
+    def _allocate(self, names: Iterable[str]) -> None:
+        """Make the arrays of state that do not exist yet, of zeros."""
+        for name in names:
+            if name not in self.state:
+                zeros = np.zeros(self.data.shape, self._state_dtype)
+                self.state[name] = asarray(zeros, queue=self.data.queue)
 
-    def changed(self) -> None:
+    def update(self, names: Sequence[str], compute: Callable[[_Part], None]) -> None:
+        """Update all parameters that have gradients, by one launch if these have as many steps.
+
+        Args:
+            names: The names of the arrays of state that this step has; without any, it is not
+                counted.
+            compute: Updates neighbours.
+        """
+        self._allocate(names)
+        self._refresh()
+        keys = [(one.has_grad, n) for one, n in zip(self.parameters, self.steps, strict=True)]
+        start = 0
+        for (has_grad, steps), members in groupby(keys):
+            stop = start + len(list(members))
+            if has_grad:
+                compute(self._part(names, start, stop, steps))
+                for number in range(start, stop):
+                    self._changed(number, bool(names))
+            start = stop
+
+    def _part(self, names: Sequence[str], start: int, stop: int, steps: int) -> _Part:
+        """Return the arrays of the parameters from number ``start`` up to ``stop``."""
+        state = {name: self.state[name] for name in names}
+        if stop - start == len(self.parameters):
+            return _Part(self.data, self.grad, state, self.master, steps)
+        first, last = self.parameters[start].data, self.parameters[stop - 1].data
+        begin = (first.offset - self.data.offset) // self.data.dtype.itemsize
+        end = (last.offset - self.data.offset) // self.data.dtype.itemsize + last.size
+        return _Part(
+            self.data[begin:end],
+            self.grad[begin:end],
+            {name: array[begin:end] for name, array in state.items()},
+            None if self.master is None else self.master[begin:end],
+            steps,
+        )
+
+    def _refresh(self) -> None:
+        """Take over values of 16 bits that were set since the last step."""
+        for number, parameter in enumerate(self.parameters):
+            if self.master is not None and parameter.version != self.version[number]:
+                part = self._part((), number, number + 1, 0)
+                elementwise("x", x=part.data, dtype=self._state_dtype, out=part.master)
+                self.version[number] = parameter.version
+
+    def _changed(self, number: int, has_state: bool) -> None:
         """Count a step, and note it for other optimisers that have a copy of the values."""
-        self.steps += 1
+        self.steps[number] += has_state
         if self.master is not None:
-            for parameter in self.parameters:
-                parameter.version += 1
-            self.version = [parameter.version for parameter in self.parameters]
+            self.parameters[number].version += 1
+            self.version[number] = self.parameters[number].version
 
 
 class Optimizer:
@@ -124,29 +182,29 @@ class Optimizer:
                 parameter.zero_grad()
 
     def step(self) -> None:
-        """Update all parameters, in one launch for each group and dtype.
+        """Update the parameters that have gradients, in one launch for each group and dtype.
 
-        A parameter without a gradient since :meth:`zero_grad` has a gradient of 0.
+        A parameter without a gradient since :meth:`zero_grad` stays as it is, with its state, as in
+        torch.  Launches are more if such parameters, or those that have had fewer steps, are
+        between others.
         """
         for group in self.param_groups:
             self._check(group)
         for group, slots in zip(self.param_groups, self._slots, strict=True):
             for slot in slots:
-                slot.refresh()
-                self._update(group, slot)
-                slot.changed()
+                slot.update(self._states(group), partial(self._update, group))
         self.steps += 1
 
     def _states(self, group: dict[str, Any]) -> tuple[str, ...]:
-        """The names of the state arrays."""
+        """The names of the state arrays that a step has, which depend on the options."""
         raise NotImplementedError
 
     def _check(self, group: dict[str, Any]) -> None:
         """Raise ArgumentTypeError or ArgumentError for a wrong option."""
         raise NotImplementedError
 
-    def _update(self, group: dict[str, Any], slot: _Slot) -> None:
-        """Make a step of the parameters of a slot, by the options of their group."""
+    def _update(self, group: dict[str, Any], part: _Part) -> None:
+        """Make a step of neighbouring parameters, by the options of their group."""
         raise NotImplementedError
 
 
@@ -193,12 +251,11 @@ class SGD(Optimizer):
         nesterov = flag(group["nesterov"], "nesterov")
         check_nesterov(nesterov, group["momentum"], group["dampening"])
 
-    def _update(self, group: dict[str, Any], slot: _Slot) -> None:
-        options = {name: value for name, value in group.items() if name != "params"}
-        if not slot.state:  # momentum was 0 at the start
-            options["momentum"] = 0.0
-        is_first, master = slot.steps == 0, slot.master
-        sgd_step(slot.data, slot.grad, **slot.state, is_first=is_first, master=master, **options)
+    def _update(self, group: dict[str, Any], part: _Part) -> None:
+        names = ("lr", "momentum", "dampening", "weight_decay", "nesterov", "maximize")
+        options = {name: group[name] for name in names}
+        is_first, master = part.steps == 0, part.master
+        sgd_step(part.data, part.grad, **part.state, is_first=is_first, master=master, **options)
 
 
 class Adam(Optimizer):
@@ -245,11 +302,11 @@ class Adam(Optimizer):
         check_betas(group["betas"])
         flag(group["maximize"], "maximize")
 
-    def _update(self, group: dict[str, Any], slot: _Slot) -> None:
+    def _update(self, group: dict[str, Any], part: _Part) -> None:
         adam_step(
-            slot.data, slot.grad, **slot.state, step=slot.steps + 1, lr=group["lr"],
+            part.data, part.grad, **part.state, step=part.steps + 1, lr=group["lr"],
             betas=group["betas"], eps=group["eps"], weight_decay=group["weight_decay"],
-            decoupled=self._decoupled, maximize=group["maximize"], master=slot.master,
+            decoupled=self._decoupled, maximize=group["maximize"], master=part.master,
         )  # fmt: skip
 
 

@@ -208,11 +208,10 @@ def gradients(parameters: list[ModuleParameter]) -> list[Array]:
 
 
 def clear(parameters: list[ModuleParameter]) -> None:
-    """Set gradients to 0 that no backward pass has computed since ``zero_grad``."""
+    """Set values of gradients to 0 that no backward pass has computed since ``zero_grad``."""
     for parameter in parameters:
         if not parameter.has_grad and parameter.grad is not None:
             parameter.grad.fill(0)
-            parameter.has_grad = True
 
 
 def as_parameters(values: Any, name: str = "parameters") -> list[ModuleParameter]:

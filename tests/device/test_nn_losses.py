@@ -117,6 +117,7 @@ def test_wrong_targets(engine: Engine) -> None:
     for call, error, words in (
         (lambda: pg.nn.cross_entropy(x, good[:5], engine=engine), ShapeError, "target has shape"),
         (lambda: pg.nn.cross_entropy(x, x[:5], engine=engine), ShapeError, "target has shape"),
+        (lambda: pg.nn.cross_entropy(x, x, ignore_index=1), ArgumentError, "ignore_index is 1 and"),
         (
             lambda: pg.nn.nll_loss(x, x, engine=engine),
             DTypeError,

@@ -541,6 +541,32 @@ def test_axes_of_normalisations(engine: Engine, axes: int) -> None:
 
 
 @pytest.mark.parametrize(
+    ("start", "end", "rank"), [(1, -1, 0), (3, -1, 2), (0, 3, 3), (-4, -1, 3), (2, 1, 3)]
+)
+def test_flatten_refuses_axes_that_do_not_exist(start: int, end: int, rank: int) -> None:
+    with pytest.raises(ShapeError, match=f"start_dim is {start} and end_dim {end}, .* {rank} axes"):
+        nn.Flatten(start, end)(np.ones((2,) * rank, np.float32))
+
+
+@pytest.mark.parametrize("axes", [1, 2])
+def test_output_padding_of_a_stride_or_more(engine: Engine, axes: int) -> None:
+    """Places that no product reaches have the gradient of the bias alone: <g, f(x)> is linear."""
+    rng, options = np.random.default_rng(axes), {"stride": 2, "dilation": 5, "engine": engine}
+    layer = getattr(nn, f"ConvTranspose{axes}d")(3, 2, 2, output_padding=(4, 3)[:axes], **options)
+    x = rng.standard_normal((2, 3, 4, 3)[: axes + 2]).astype(np.float32)
+    y = layer(x)
+    g = rng.standard_normal(y.shape).astype(np.float32)
+    by_input = layer.backward(pg.asarray(g, engine=engine)).get()
+    product = float((g.astype(np.float64) * y.get()).sum())
+    bias = float((layer.bias.data.get().astype(np.float64) * layer.bias.grad.get()).sum())
+    for values, grad in ((x, by_input), (layer.weight.data.get(), layer.weight.grad.get())):
+        bound = 200 * np.finfo(np.float32).eps * float(np.abs(g).sum())
+        assert abs(float((values.astype(np.float64) * grad).sum()) + bias - product) <= bound
+    over = (0, *range(2, axes + 2))
+    np.testing.assert_allclose(layer.bias.grad.get(), g.sum(over), 1e-4, 1e-4)
+
+
+@pytest.mark.parametrize(
     ("make", "shape"),
     [
         (lambda: nn.Flatten(), (3, 4, 2)),

@@ -173,6 +173,15 @@ def test_running_statistics_of_instances(engine: Engine) -> None:
             call()
 
 
+def test_running_variances_far_below_eps(engine: Engine) -> None:
+    """A variance has its own digits: it is not what is left of ``var + eps``."""
+    x = (RNG.standard_normal((3, 4, 5, 6)) * 1e-4).astype(np.float32)
+    running = [np.zeros(4, np.float32), np.ones(4, np.float32)]
+    pg.nn.instance_norm(x, *running, momentum=1.0, engine=engine)
+    exact = x.astype(np.float64).var((2, 3), ddof=1).mean(axis=0)
+    np.testing.assert_allclose(running[1], exact, rtol=2 * (30 + 3) * np.finfo(np.float32).eps)
+
+
 def test_running_statistics_of_instances_change_together(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -404,6 +413,12 @@ def test_wrong_arguments(engine: Engine) -> None:
         (lambda: pg.nn.group_norm(x, 3, **on), ArgumentError, "num_groups is 3, which does not"),
         (lambda: pg.nn.batch_norm(x, None, five[:4], **on), ArgumentError, "running_mean is None"),
         (lambda: pg.nn.batch_norm(x[:1], None, None, training=True), ArgumentError, "at least"),
+        (lambda: pg.nn.batch_norm(x, None, None, training=True, eps=0), ArgumentError, "eps is 0"),
+        (lambda: pg.nn.batch_norm(x, five[:4], five[:4], eps=-1), ArgumentError, "eps is -1"),
+        (
+            lambda: pg.nn.native_batch_norm(x, None, None, None, None, True, 0.1, -1e-5),
+            ArgumentError, "eps is -1e-05",
+        ),
         (
             lambda: pg.nn.layer_norm_backward(x, x, 4, five, five, **on),
             ShapeError, "mean has shape",

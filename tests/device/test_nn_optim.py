@@ -118,6 +118,82 @@ def test_master_weights(engine: Engine, dtype: Any) -> None:
     assert np.all(pg.asnumpy(parameter.data).astype(float) == 2)
 
 
+STEADY: list[tuple[Any, str, dict[str, Any]]] = [
+    (nn.SGD, "sgd", {"lr": 0.1, "momentum": 0.9, "dampening": 0.25, "weight_decay": 0.1}),
+    (nn.Adam, "adam", {"lr": 0.01, "weight_decay": 0.1, "amsgrad": True}),
+    (nn.AdamW, "adam", {"lr": 0.01, "weight_decay": 0.1}),
+]
+
+
+@pytest.mark.parametrize("case", STEADY, ids=lambda c: c[0].__name__)
+@pytest.mark.parametrize("clips", [False, True])
+def test_parameters_without_gradients_stay(engine: Engine, case: Any, clips: bool) -> None:
+    """Neither they nor their state change, and their first step is that of their first gradient."""
+    kind, rule, options = case
+    parameters = _parameters(engine, [(7, 5), (3,), (65,), (4,)])
+    optimizer = kind(parameters, **options)
+    exact = [Rules(pg.asnumpy(parameter.data)) for parameter in parameters]
+    extra = {"decoupled": True} if kind is nn.AdamW else {}
+    rng = np.random.default_rng(1)
+    for active in ((0, 2), (0, 1, 2), (), (2,), (0, 1, 2, 3), (1, 3)):
+        optimizer.zero_grad()
+        grads = _with_gradients([parameters[k] for k in active], rng)
+        if clips:
+            nn.clip_grad_norm_(parameters, 1e6)  # also reads the gradients of the others
+        optimizer.step()
+        for k, grad in zip(active, grads, strict=True):
+            getattr(exact[k], rule)(grad.astype(np.float64), **options, **extra)
+        for rules, parameter in zip(exact, parameters, strict=True):
+            error = np.abs(pg.asnumpy(parameter.data) - rules.p)
+            assert np.all(error <= 40 * EPS * (np.abs(rules.p) + 1)), (active, error.max())
+
+
+def test_a_factor_of_0_leaves_out_what_is_not_a_number(engine: Engine) -> None:
+    """The first step does not read its buffer; infinite parameters do not decay by 0."""
+    x, grad = np.array([1, np.inf, -np.inf], np.float32), np.ones(3, np.float32)
+    buffer = np.full(3, np.nan, np.float32)
+    nn.sgd_step(x, grad, buffer, lr=0.5, momentum=0.9, is_first=True, engine=engine)
+    np.testing.assert_array_equal(x, [0.5, np.inf, -np.inf])
+    np.testing.assert_array_equal(buffer, grad)
+    for decoupled in (False, True):
+        x = np.array([1, np.inf, -np.inf], np.float32)
+        state = [np.zeros(3, np.float32) for _ in range(2)]
+        nn.adam_step(x, grad, *state, step=1, lr=0.5, decoupled=decoupled, engine=engine)
+        np.testing.assert_allclose(x, [0.5, np.inf, -np.inf], rtol=1e-6)
+    state = [np.zeros(1, np.float32) for _ in range(3)]
+    nn.adam_step(x[:1], np.full(1, np.nan, np.float32), *state, step=1, engine=engine)
+    assert all(np.isnan(each) for each in state)  # also the largest square
+
+
+def test_momentum_begins_later(engine: Engine) -> None:
+    """The first gradient with momentum is the buffer, which steps without momentum leave."""
+    parameters = _parameters(engine, [(5,)])
+    optimizer, rules = nn.SGD(parameters, lr=0.1), Rules(pg.asnumpy(parameters[0].data))
+    rng, dampening = np.random.default_rng(2), 0.25
+    optimizer.param_groups[0]["dampening"] = dampening
+    for momentum in (0.0, 0.5, 0.5, 0.0, 0.9):
+        optimizer.zero_grad()
+        (grad,) = _with_gradients(parameters, rng)
+        optimizer.param_groups[0]["momentum"] = momentum
+        optimizer.step()
+        rules.sgd(grad.astype(np.float64), 0.1, momentum, dampening)
+        error = np.abs(pg.asnumpy(parameters[0].data) - rules.p)
+        assert np.all(error <= 40 * EPS * (np.abs(rules.p) + 1)), (momentum, error.max())
+
+
+def test_values_that_are_set_leave_the_copies_of_others(engine: Engine) -> None:
+    """Where one of two 16-bit parameters is set, small steps of the other are not lost."""
+    first, second = (nn.Parameter(np.ones(5, np.float16), engine) for _ in range(2))
+    optimizer = nn.SGD([first, second], lr=1e-4)
+    for _ in range(100):
+        first.set(np.full(5, 2, np.float16))
+        for parameter in (first, second):
+            parameter.grad = np.ones(5, np.float16)
+        optimizer.step()
+    np.testing.assert_array_equal(pg.asnumpy(second.data), np.full(5, 0.99, np.float16))
+    np.testing.assert_array_equal(pg.asnumpy(first.data), np.full(5, 2, np.float16))
+
+
 def test_one_cycle_takes_a_step_after_each_step(engine: Engine) -> None:
     """The usual loop calls the schedule after the last step, too; a further call is refused."""
     optimizer = nn.SGD([nn.Parameter(np.ones(2, np.float32), engine)], lr=0.5, momentum=0.9)
@@ -205,6 +281,37 @@ def test_schedules(engine: Engine, number: int) -> None:
     np.testing.assert_allclose(rates, [expected(k) for k in range(15)], rtol=1e-12)
 
 
+def test_schedules_scale_what_the_groups_have(engine: Engine) -> None:
+    """Several schedules of one optimiser multiply, and a learning rate that was set stays set."""
+    (parameter,) = _parameters(engine, [(2,)])
+    optimizer = nn.SGD([parameter], lr=2.0)
+    both = nn.LinearLR(optimizer, 0.5, 1, 4), nn.ExponentialLR(optimizer, 0.9)
+    for step in range(8):
+        rate = 2 * min(1, 0.5 + step / 8) * 0.9**step
+        assert optimizer.param_groups[0]["lr"] == pytest.approx(rate, rel=1e-12)
+        for schedule in both:
+            schedule.step()
+    optimizer = nn.SGD([parameter], lr=2.0)
+    cosine = nn.CosineAnnealingLR(optimizer, 4, 0.5)
+    cosine.step()
+    optimizer.param_groups[0]["lr"] = 1.0
+    cosine.step()  # torch's rule: the part above eta_min is scaled
+    ratio = (1 + cos(pi * 2 / 4)) / (1 + cos(pi / 4))
+    assert optimizer.param_groups[0]["lr"] == pytest.approx(0.5 + 0.5 * ratio, rel=1e-12)
+    for _ in range(4):  # over the end, where there is nothing to scale
+        cosine.step()
+    assert optimizer.param_groups[0]["lr"] == pytest.approx(0.5 + 0.75 * (1 + cos(pi * 1.5)))
+
+
+def test_one_cycle_sets_a_momentum_that_was_0(engine: Engine) -> None:
+    optimizer = nn.SGD(_parameters(engine, [(2,)]), lr=2.0)
+    schedule = nn.OneCycleLR(optimizer, 1.0, 10)
+    assert optimizer.param_groups[0]["momentum"] == pytest.approx(0.95)
+    for _ in range(2):
+        schedule.step()
+    assert optimizer.param_groups[0]["momentum"] == pytest.approx(0.85)
+
+
 def test_wrong_arguments(engine: Engine) -> None:
     parameters = _parameters(engine, [(2,)])
     x, wide = np.ones(4, np.float32), np.ones(4)
@@ -228,6 +335,12 @@ def test_wrong_arguments(engine: Engine) -> None:
         (ArgumentError, "step_size is 0", lambda: nn.StepLR(nn.SGD(parameters), 0)),
         (ArgumentTypeError, "optimizer", lambda: nn.StepLR(parameters, 1)),
         (ArgumentError, "start_factor", lambda: nn.LinearLR(nn.SGD(parameters), 0)),
+        (
+            ArgumentError, "another optimizer",
+            lambda: nn.SequentialLR(
+                nn.SGD(parameters), [nn.StepLR(nn.SGD(parameters), 1)] * 2, [1]
+            ),
+        ),
     ]  # fmt: skip
     for error, message, call in wrong:
         with pytest.raises(error, match=message):

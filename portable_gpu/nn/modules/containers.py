@@ -250,8 +250,9 @@ class Flatten(Module):
 
     def forward(self, input: Any) -> Any:
         """Return the array in its new shape."""
-        start, end = (axis % max(1, input.ndim) for axis in (self.start_dim, self.end_dim))
-        if not start <= end:
+        rank = max(1, input.ndim)
+        start, end = (axis + rank * (axis < 0) for axis in (self.start_dim, self.end_dim))
+        if not 0 <= start <= end < rank:
             raise ShapeError(
                 f"start_dim is {self.start_dim} and end_dim {self.end_dim}, and the input has "
                 f"{input.ndim} axes"

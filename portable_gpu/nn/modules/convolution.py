@@ -245,10 +245,19 @@ class _Transposed(_Convolution):
         """Compute the gradient of the input, and add those of weight and bias."""
         ((x, shape),), weight = self._from_forward("_saved"), self.weight
         grad_output = self._gradient(grad_output, shape)
+        # Where output_padding is a stride or more, the last places have the bias alone.
+        steps = integers(self.stride, "stride", self._axes, 1)
+        ends = [
+            extra // step * step for extra, step in zip(self.output_padding, steps, strict=True)
+        ]
+        reached = grad_output
+        if any(ends):
+            space = zip(shape[len(shape) - self._axes :], ends, strict=True)
+            reached = grad_output[(..., *(slice(0, extent - end) for extent, end in space))]
         options, by_weight = self._options(_BY_WEIGHT), self._function("_weight")
-        weight.add_grad(lambda out: by_weight(grad_output, weight.shape, x, out=out, **options))
+        weight.add_grad(lambda out: by_weight(reached, weight.shape, x, out=out, **options))
         self._add_bias(grad_output)
-        return self._function()(grad_output, weight.data, **self._options(_BY_INPUT))
+        return self._function()(reached, weight.data, **self._options(_BY_INPUT))
 
 
 class ConvTranspose1d(_Transposed):

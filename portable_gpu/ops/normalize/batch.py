@@ -18,6 +18,7 @@ from portable_gpu.ops.normalize.functions import group_norm, native_group_norm
 from portable_gpu.ops.normalize.norms import Place, backward, batch_geometry, forward, place_of
 from portable_gpu.ops.ordered import elementwise_like
 from portable_gpu.ops.reduce import mean as averaged
+from portable_gpu.ops.reduce import var
 from portable_gpu.runtime.array import DEVICE_KINDS
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.registry import state_for
@@ -60,8 +61,8 @@ def instance_norm(
         ArgumentError: Running statistics are updated, and a channel has fewer than two elements.
         OverlapError: Running statistics share memory with another array.
 
-    Cost: as :func:`group_norm`; an update of running statistics is six launches on arrays of
-        (N, C) elements.
+    Cost: as :func:`group_norm`; an update of running statistics is the variance of each instance
+        (see :func:`portable_gpu.var`), and launches on arrays of (N, C) elements.
     """
     place = place_of(engine, queue, wait_for)
     if not flag(use_input_stats, "use_input_stats"):
@@ -111,14 +112,16 @@ def tracked_instance_norm(
     )
     if running_mean is None or not x.size:
         return y, mean, rstd
-    # Of rstd = 1 / sqrt(var + eps), with the divisor n - 1 in place of n.
-    variance = elementwise(
-        "(1 / (r * r) - e) * f", r=rstd, e=float(eps), f=count / (count - 1), **place
-    )
+    # Not of rstd = 1 / sqrt(var + eps), in which a variance far below eps has no digits.
+    variance = var(x, axis=tuple(range(2, x.ndim)), dtype=wide, ddof=1, **place)
+    # A variance above the largest number, whose rstd is 0, is infinite, and not NaN.
+    variance = elementwise("r == 0 ? 1 / r : v", r=rstd, v=variance, **place)
     # All that may fail is done before the first update.
     new = [averaged(values, axis=0, **place) for values in (mean, variance)]  # over the batch
     for running, value in zip((running_mean, running_var), new, strict=True):
-        elementwise("s + f * (n - s)", s=running, n=value, f=float(momentum), out=running, **place)
+        elementwise(
+            "(1 - f) * s + f * n", s=running, n=value, f=float(momentum), out=running, **place
+        )
     return y, mean, rstd
 
 
@@ -161,13 +164,14 @@ def batch_norm(
         weight, bias: An element for each channel, or ``None``.
         training: Whether the statistics are those of ``input``.
         momentum: The weight of new statistics.
-        eps, out, engine, queue, wait_for: As :func:`layer_norm`.
+        eps: The number that is added to the variance: above 0 in training, else at least 0.
+        out, engine, queue, wait_for: As :func:`layer_norm`.
 
     Returns: As :func:`layer_norm`.
 
     Raises: As :func:`layer_norm`, and:
         ArgumentError: A channel has fewer than two elements in training; running statistics are
-            missing.
+            missing; ``eps`` is out of its range.
 
     Cost: in training ``input`` is read twice (once if a channel fits into the registers of a
         work-group or the caches of a CPU's core), the result is written once, and the same launches
@@ -175,7 +179,8 @@ def batch_norm(
         another one of the channels.
     Accuracy, order: as :func:`layer_norm`.
     """
-    if flag(training, "training") and running_mean is None and running_var is None:
+    _check_eps(eps, flag(training, "training"))
+    if training and running_mean is None and running_var is None:
         return forward(
             "batch_norm", input, None, weight, bias, eps, None, out,
             place_of(engine, queue, wait_for), with_statistics=False,
@@ -220,7 +225,8 @@ def native_batch_norm(
     Raises, Cost, Accuracy, order: as :func:`batch_norm`.
     """
     place = place_of(engine, queue, wait_for)
-    if not flag(training, "training"):
+    _check_eps(eps, flag(training, "training"))
+    if not training:
         out_of_result = out[0] if isinstance(out, tuple) and len(out) == 3 else out
         y = _by_running(input, running_mean, running_var, weight, bias, eps, out_of_result, place)
         return y, None, None
@@ -287,6 +293,13 @@ def batch_norm_backward(
         "batch_norm", (grad_output, input), None, {"mean": mean, "rstd": rstd}, weight, bias, out,
         place, is_fixed=not is_training,
     )  # fmt: skip
+
+
+def _check_eps(eps: Any, training: bool) -> None:
+    """Raise ArgumentTypeError or ArgumentError for an ``eps`` that torch refuses."""
+    if finite(eps, "eps") < 0 or (training and not eps):
+        expected = "a number above 0 in training" if training else "at least 0"
+        raise ArgumentError(f"eps is {eps}; expected {expected}")
 
 
 def _first(out: Any, count: int) -> Any:

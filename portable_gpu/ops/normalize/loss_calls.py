@@ -65,6 +65,11 @@ class _Classes:
             if self.name == "likelihood" or self.target.dtype.kind in "bc":
                 raise DTypeError(f"target is {self.target.dtype}; expected integers")
             like(self.target, "target", self.x, "input")
+            if self.ignore >= 0:
+                raise ArgumentError(
+                    f"ignore_index is {self.ignore} and the targets are probabilities; expected a "
+                    "negative number, which has no effect, or targets that are classes"
+                )
         self.wide = statistics_dtype(self.x.dtype)
         classes = (shape[self.axis],)
         self.weight = None if weight is None else parameter(weight, "weight", classes, self.x.dtype)

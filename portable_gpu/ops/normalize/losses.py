@@ -38,7 +38,8 @@ def cross_entropy(
         target: The number of a class for each place, integers of shape (N, d1, ...); or
             probabilities of classes, of the shape and dtype of ``input``.
         weight: A weight for each class, of the dtype of ``input`` or float32; or ``None``.
-        ignore_index: A target whose places have loss and gradient 0.
+        ignore_index: A target whose places have loss and gradient 0; negative if targets are
+            probabilities.
         reduction: ``none``; ``sum``; or ``mean``, the sum divided by the sum of the weights of the
             targets, or, if the targets are probabilities, by the number of places.
         label_smoothing: From 0 to 1: how much of the target is spread evenly over the classes.

@@ -121,10 +121,10 @@ def _norm(flags: frozenset[str]) -> RowProgram:
         phases = (means, sums(squares, q=f"{_CENTRE} * {_CENTRE}"))
         stream, centred, stats = _moments(), _CENTRE, [("mean", "mean"), *stats]
     running = [
-        ("running_mean", "old_running_mean + momentum * (mean - old_running_mean)"),
+        ("running_mean", "(1 - momentum) * old_running_mean + momentum * mean"),
         (
             "running_var",
-            "old_running_var + momentum * (variance * (COUNT / (COUNT - 1)) - old_running_var)",
+            "(1 - momentum) * old_running_var + momentum * (variance * (COUNT / (COUNT - 1)))",
         ),
     ]
     updated = running if "running" in flags else []
