@@ -15,21 +15,6 @@ from portable_gpu.ops.ordered import elementwise_like
 from portable_gpu.runtime.engine import Engine
 
 
-def same_shape(**arrays: Any) -> None:
-    """Check that arrays have the shape of the first of them.
-
-    Raises:
-        ShapeError: They do not; the message has both names and shapes.
-    """
-    (first, expected), *others = arrays.items()
-    for name, array in others:
-        if array.shape != expected.shape:
-            raise ShapeError(
-                f"{name} has shape {array.shape} and {first} {expected.shape}; expected "
-                "the same shape"
-            )
-
-
 def computed(
     expression: str,
     input: Any,
@@ -41,8 +26,10 @@ def computed(
 ) -> Any:
     """Compute an expression of the input ``x``."""
     x = floating(input, "input")
-    place = {"engine": engine, "queue": queue, "wait_for": wait_for}
-    return elementwise_like(expression, {"x": x}, _numbers(options, x.dtype, place), out, **place)
+    numbers, dtype = _numbers(options, x.dtype)
+    return elementwise_like(
+        expression, {"x": x}, numbers, out, dtype, engine=engine, queue=queue, wait_for=wait_for
+    )
 
 
 def gradient(
@@ -58,21 +45,28 @@ def gradient(
 ) -> Any:
     """Compute an expression of the gradient ``g`` and of ``x``, which forward kept."""
     x, g = floating(operand, name), floating(grad_output, "grad_output")
-    same_shape(**{name: x, "grad_output": g})
-    place = {"engine": engine, "queue": queue, "wait_for": wait_for}
-    numbers = _numbers(options, x.dtype, place)
-    return elementwise_like(expression, {"x": x, "g": g}, numbers, out, **place)
+    if g.shape != x.shape:
+        raise ShapeError(
+            f"grad_output has shape {g.shape} and {name} {x.shape}; expected the same shape"
+        )
+    numbers, dtype = _numbers(options, x.dtype)
+    return elementwise_like(
+        expression, {"x": x, "g": g}, numbers, out, dtype,
+        engine=engine, queue=queue, wait_for=wait_for,
+    )  # fmt: skip
 
 
 def _numbers(
-    options: dict[str, Any], dtype: np.dtype[Any], place: dict[str, Any]
-) -> dict[str, Any]:
-    """Return the numbers of an expression.
+    options: dict[str, Any], dtype: np.dtype[Any]
+) -> tuple[dict[str, Any], np.dtype[Any] | None]:
+    """Return the numbers of an expression, and the dtype of its result.
 
-    With 16-bit floats they are float32, not rounded, and ``place`` gets the dtype of the result.
+    The dtype is ``None`` if it is the common one.  With 16-bit floats the numbers are float32, not
+    rounded.
     """
-    numbers = {name: real_number(value, name) for name, value in options.items()}
-    if not numbers or dtype.itemsize > 2:
-        return numbers
-    place["dtype"] = dtype
-    return {name: np.float32(number) for name, number in numbers.items()}
+    if not options:
+        return options, None
+    numbers: dict[str, Any] = {name: real_number(value, name) for name, value in options.items()}
+    if dtype.itemsize > 2:
+        return numbers, None
+    return {name: np.float32(number) for name, number in numbers.items()}, dtype

@@ -7,9 +7,10 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pyopencl as cl
 
 from portable_gpu.errors import ShapeError
-from portable_gpu.ops.elementwise import elementwise
+from portable_gpu.ops.elementwise.api import evaluate
 from portable_gpu.ops.operation import CallArguments, Invocation, Operation
 from portable_gpu.runtime.array import DEVICE_KINDS
 from portable_gpu.runtime.engine import Engine
@@ -115,7 +116,15 @@ def _in_order_of_axes(
 
 
 def elementwise_like(
-    expression: str, arrays: Mapping[str, Any], numbers: Mapping[str, Any], out: Any, **place: Any
+    expression: str,
+    arrays: Mapping[str, Any],
+    numbers: Mapping[str, Any],
+    out: Any,
+    dtype: np.dtype[Any] | None = None,
+    *,
+    engine: Engine | None = None,
+    queue: cl.CommandQueue | None = None,
+    wait_for: Sequence[cl.Event] | None = None,
 ) -> Any:
     """Compute an expression; a fresh result has the shape and the order of axes of the first array.
 
@@ -124,15 +133,19 @@ def elementwise_like(
     Raises:
         ShapeError: ``out`` has another shape.
     """
-    first = next(iter(arrays.values()))
-    if out is not None and (shape := as_array(out, "out").shape) != first.shape:
+    first, order = next(iter(arrays.values())), None
+    if out is None:
+        order = order_of_axes(first)
+    elif (shape := as_array(out, "out").shape) != first.shape:
         raise ShapeError(f"out has shape {shape}; expected {first.shape}")
-    order = order_of_axes(first) if out is None else None
-    if order is None:
-        return elementwise(expression, out=out, **arrays, **numbers, **place)
-    ordered = {n: x.transpose(order) if x.ndim == len(order) else x for n, x in arrays.items()}
-    result = elementwise(expression, **ordered, **numbers, **place)
-    return result.transpose(inverse(order))
+    if order is not None:
+        axes = len(order)
+        arrays = {n: x.transpose(order) if x.ndim == axes else x for n, x in arrays.items()}
+    result = evaluate(
+        expression, {**arrays, **numbers}, dtype=dtype, out=out, engine=engine, queue=queue,
+        wait_for=wait_for,
+    )  # fmt: skip
+    return result if order is None else result.transpose(inverse(order))
 
 
 def _transposed(

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -38,6 +39,7 @@ _REFUSALS = (
     TypeError, ValueError, ArithmeticError, AttributeError, BufferError, LookupError, RuntimeError,
 )  # fmt: skip
 _HOST = "the host's memory"
+_ARRAYS = (np.ndarray, *DEVICE_KINDS)
 _PARENT, _USE_HOST_PTR = cl.mem_info.ASSOCIATED_MEMOBJECT, cl.mem_flags.USE_HOST_PTR
 
 #: The attribute of a buffer's Python object that refers to its :class:`Memory`.
@@ -131,7 +133,7 @@ def as_array(value: AnyArray, name: str, overwrite: bool = False) -> Any:
         DTypeError: It has an unsupported dtype.
         UnsupportedError: It is an array of several devices.
     """
-    if not isinstance(value, (np.ndarray, *DEVICE_KINDS)):
+    if not isinstance(value, _ARRAYS):
         kind = type(value).__name__
         try:
             value = _from_dlpack(value) if hasattr(value, "__dlpack__") else np.asarray(value)
@@ -146,7 +148,8 @@ def as_array(value: AnyArray, name: str, overwrite: bool = False) -> Any:
                 f"; {TO_ONE_SIDE}" if value.shape and value.dtype == object else ""
             )  # a list of arrays, for instance
             raise ArgumentTypeError(f"{name} is a {kind}; expected an array of numbers{hint}")
-    _refuse_masked(value, name)
+    if type(value) not in _ARRAYS:
+        _refuse_masked(value, name)
     try:
         if isinstance(value, np.ndarray) and not value.dtype.isnative:
             if overwrite:
@@ -382,15 +385,19 @@ def order_of_axes(x: Any) -> tuple[int, ...] | None:
     ``None`` as well for an array that repeats elements (stride 0), which has no order of its own,
     and for what is no array.  The place of an axis of extent 1 means nothing.
     """
-    if not isinstance(x, (np.ndarray, *DEVICE_KINDS)) or x.flags.c_contiguous:
-        return None
-    strides = [abs(step) for step in x.strides]
-    used = [step for step, extent in zip(strides, x.shape, strict=True) if extent > 1]
-    if 0 in used or used == sorted(used, reverse=True):
-        return None
-    return tuple(sorted(range(len(strides)), key=lambda axis: -strides[axis]))
+    return _order_of(tuple(x.shape), tuple(x.strides)) if isinstance(x, _ARRAYS) else None
 
 
+@lru_cache(maxsize=1024)
+def _order_of(shape: Shape, strides: tuple[int, ...]) -> tuple[int, ...] | None:
+    steps = [abs(step) for step in strides]
+    used = [step for step, extent in zip(steps, shape, strict=True) if extent > 1]
+    if 0 in shape or 0 in used or used == sorted(used, reverse=True):
+        return None
+    return tuple(sorted(range(len(steps)), key=lambda axis: -steps[axis]))
+
+
+@lru_cache(maxsize=1024)
 def inverse(order: Sequence[int]) -> tuple[int, ...]:
     """The permutation that undoes another one."""
     return tuple(sorted(range(len(order)), key=order.__getitem__))
