@@ -179,14 +179,14 @@ class QueueState:
         """Replace an array's events by those of a result that the same call wrote last."""
         events = result.events
         if isinstance(events, QueueEvents):
-            if events.has_ended:
-                self.cover_by_nothing(array)
-                return
-            event = None
-        else:
-            event = events[-1] if events else None  # a call on the calling thread has none
+            event, has_ended = None, events.has_ended
+        else:  # empty after a call on the calling thread
+            event, has_ended = (events[-1], False) if events else (None, True)
         del events  # this reference would be counted
-        self.cover(array, event)
+        if has_ended:
+            self.cover_by_nothing(array)
+        else:
+            self.cover(array, event)
 
     def hold(self, event: cl.Event, arrays: Sequence[Any]) -> None:
         """Keep arrays of other queues until ``event``, because their pools ignore this queue."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import prod
 from typing import Any
 
@@ -10,19 +11,25 @@ import numpy as np
 import pyopencl as cl
 
 from portable_gpu.arguments import finite, flag
+from portable_gpu.dtypes import element
 from portable_gpu.errors import ArgumentError, ShapeError
 from portable_gpu.ops.elementwise import elementwise
+from portable_gpu.ops.elementwise.api import updated_inputs
+from portable_gpu.ops.elementwise.problem import ElementwiseProblem
+from portable_gpu.ops.elementwise.variants import make_plan
 from portable_gpu.ops.floats import floating, statistics_dtype
 from portable_gpu.ops.normalize.arguments import parameter
 from portable_gpu.ops.normalize.functions import group_norm, native_group_norm
+from portable_gpu.ops.normalize.invoke import flop_of
 from portable_gpu.ops.normalize.norms import Place, backward, batch_geometry, forward, place_of
-from portable_gpu.ops.ordered import elementwise_like
+from portable_gpu.ops.operation import CallArguments, Invocation
+from portable_gpu.ops.ordered import OrderedOperation
 from portable_gpu.ops.reduce import mean as averaged
 from portable_gpu.ops.reduce import var
 from portable_gpu.runtime.array import DEVICE_KINDS
 from portable_gpu.runtime.engine import Engine
-from portable_gpu.runtime.registry import state_for
-from portable_gpu.runtime.views import Shape, check_no_overlap, check_output
+from portable_gpu.runtime.plan import Plan, Step, Steps, Temporary
+from portable_gpu.runtime.views import Shape, View, as_array, check_no_overlap, check_output
 
 
 def instance_norm(
@@ -314,6 +321,73 @@ def _running(value: Any, name: str, channels: Shape, dtype: np.dtype[Any]) -> An
     return parameter(value, name, channels, dtype)
 
 
+def _normalise_by_running(arguments: CallArguments) -> Invocation:
+    names, updated = arguments.options
+    by_name = dict(zip((n for n in names if n not in updated), arguments.inputs, strict=True))
+    x = floating(arguments.out if updated else by_name["input"], "input")
+    shape, dtype = tuple(x.shape), x.dtype
+    geometry, wide = batch_geometry(shape), statistics_dtype(dtype)
+    operands = {} if updated else {"x": x}
+    for name, short in (("running_mean", "m"), ("running_var", "v")):
+        operands[short] = _running(by_name[name], name, geometry.statistics, wide)
+    for name, short in (("weight", "w"), ("bias", "b")):
+        if name in by_name:
+            operands[short] = parameter(by_name[name], name, geometry.parameters, dtype)
+    places = {name: place for place, name in enumerate((*operands, "y"))}
+    factor = f"{'w' if 'w' in operands else '1'} / sqrt(v + eps)"
+    text = f"(x - m) * ({{}}){' + b' if 'b' in operands else ''}"
+
+    def plan(engine: Engine, views: Sequence[View]) -> Plan:
+        of_channels = replace(views[places["m"]], strides=(1,))
+
+        def step(expression: str, extents: Shape, result: str, *read: str) -> Step:
+            """Compute an expression of operands; ``f`` is a factor for each channel."""
+            seen = [of_channels if n == "f" else views[places[n]] for n in (*read, result)]
+            along = (0,) * (len(extents) - 2)
+            strides = [
+                view.strides if len(view.shape) == len(extents) else (0, view.strides[0], *along)
+                for view in seen
+            ]
+            scalars = ("eps",) if "eps" in expression else ()
+            problem = ElementwiseProblem(
+                expression=expression, names=read,
+                inputs=tuple(element(view.dtype) for view in seen[:-1]),
+                updated=("x",) if updated and result == "y" else (), scalars=scalars,
+                compute=element(wide), result=element(seen[-1].dtype), shape=extents,
+                strides=tuple(strides),
+                alignment=1 if engine.target.is_cpu else min(16, *(v.alignment for v in seen)),
+            )  # fmt: skip
+            made = engine.plan(problem, lambda: make_plan(engine, problem))
+            operands = [factors if n == "f" else places[n] for n in (*read, result)]
+            return Step(made, tuple(operands), takes_scalars=bool(scalars))
+
+        factors = Temporary("f", shape[1] * wide.itemsize, wide.itemsize)
+        read = [name for name in operands if name not in ("v", "w")]
+        if not engine.target.is_cpu:
+            return Steps([step(text.format(factor), shape, "y", *operands)])
+        variances = [name for name in operands if name in ("v", "w")]
+        return Steps([
+            step(factor, geometry.statistics, "f", *variances),
+            step(text.format("f"), shape, "y", *read, "f"),
+        ])  # fmt: skip
+
+    return Invocation(
+        inputs=tuple(by_name.values()),
+        names=tuple(by_name),
+        shape=shape,
+        dtype=dtype,
+        plan=plan,
+        flop=flop_of(shape, 4),
+        scalars=arguments.scalars,
+        out=arguments.out,
+        reads_out=bool(updated),
+        computes=(wide,),
+    )
+
+
+_BY_RUNNING = OrderedOperation("batch_norm_by_running_statistics", _normalise_by_running)
+
+
 def _by_running(
     input: Any, mean: Any, variance: Any, weight: Any, bias: Any, eps: Any, out: Any, place: Place
 ) -> Any:
@@ -322,24 +396,11 @@ def _by_running(
     On CPUs, where a root and a quotient of each element would take longer than its memory, another
     one first computes the factors of the channels.
     """
-    x = floating(input, "input")
-    geometry, wide = batch_geometry(tuple(x.shape)), statistics_dtype(x.dtype)
-    arrays = {"x": x}
-    finite(eps, "eps")
-    for name, short, value in (("running_mean", "m", mean), ("running_var", "v", variance)):
-        arrays[short] = _running(value, name, geometry.statistics, wide)
-    for name, short, value in (("weight", "w", weight), ("bias", "b", bias)):
-        if value is not None:
-            arrays[short] = parameter(value, name, geometry.parameters, x.dtype)
-    numbers: dict[str, Any] = {"eps": float(eps)}
-    factor = f"{'w' if 'w' in arrays else '1'} / sqrt(v + eps)"
-    on_device = [x] if isinstance(x, DEVICE_KINDS) else []
-    if state_for(on_device, place["engine"], place["queue"]).engine.target.is_cpu:
-        of_channels = {n: arrays.pop(n) for n in ("v", "w") if n in arrays}
-        arrays["f"] = elementwise(factor, dtype=wide, **of_channels, **numbers, **place)
-        factor, numbers = "f", {}
-    tail = (1,) * (x.ndim - 2)
-    for short in set(arrays) - {"x"}:
-        arrays[short] = arrays[short].reshape(1, -1, *tail)
-    text = f"(x - m) * ({factor}){' + b' if 'b' in arrays else ''}"
-    return elementwise_like(text, arrays, numbers, out, dtype=x.dtype, **place)
+    given = {"input": input, "running_mean": mean, "running_var": variance}
+    given |= {n: x for n, x in (("weight", weight), ("bias", bias)) if x is not None}
+    updated = () if out is None else tuple(updated_inputs(as_array(out, "out"), {
+        "input": as_array(input, "input")
+    }))  # fmt: skip
+    arrays = tuple([array for name, array in given.items() if name not in updated])
+    options = tuple(given), updated
+    return _BY_RUNNING.call(arrays, options, out, (finite(eps, "eps"),), **place)
