@@ -15,7 +15,7 @@ from portable_gpu.ops.operation import CallArguments, Invocation, Operation
 from portable_gpu.runtime.array import DEVICE_KINDS
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.plan import Plan
-from portable_gpu.runtime.views import View, as_array, inverse, order_of_axes
+from portable_gpu.runtime.views import View, as_array, inverse, order_of_axes, permuted
 
 _Axes = tuple[int, ...]
 _ARRAYS = (np.ndarray, *DEVICE_KINDS)
@@ -72,8 +72,8 @@ class OrderedOperation:
         )  # fmt: skip
         back = inverse(order)
         if isinstance(result, tuple):
-            return (result[0].transpose(back), *result[1:])
-        return result.transpose(back)
+            return (permuted(result[0], back), *result[1:])
+        return permuted(result, back)
 
 
 def _in_order_of_axes(
@@ -140,16 +140,16 @@ def elementwise_like(
         raise ShapeError(f"out has shape {shape}; expected {first.shape}")
     if order is not None:
         axes = len(order)
-        arrays = {n: x.transpose(order) if x.ndim == axes else x for n, x in arrays.items()}
+        arrays = {n: permuted(x, order) if x.ndim == axes else x for n, x in arrays.items()}
     result = evaluate(
         expression, {**arrays, **numbers}, dtype=dtype, out=out, engine=engine, queue=queue,
         wait_for=wait_for,
     )  # fmt: skip
-    return result if order is None else result.transpose(inverse(order))
+    return result if order is None else permuted(result, inverse(order))
 
 
 def _transposed(
     arrays: Sequence[Any], indices: Sequence[int], order: Sequence[int]
 ) -> tuple[Any, ...]:
     """Return the arrays, with permuted axes of those at some indices."""
-    return tuple([x.transpose(order) if k in indices else x for k, x in enumerate(arrays)])
+    return tuple([permuted(x, order) if k in indices else x for k, x in enumerate(arrays)])

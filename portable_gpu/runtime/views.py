@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -401,6 +402,28 @@ def _order_of(shape: Shape, strides: tuple[int, ...]) -> tuple[int, ...] | None:
 def inverse(order: Sequence[int]) -> tuple[int, ...]:
     """The permutation that undoes another one."""
     return tuple(sorted(range(len(order)), key=order.__getitem__))
+
+
+def permuted(array: Any, order: tuple[int, ...]) -> Any:
+    """``array.transpose(order)``, with an order of :func:`order_of_axes` or its inverse.
+
+    It takes a third of the time of an array's method, which checks the axes.
+    """
+    if type(array) is not Array:
+        return array.transpose(order)
+    of_axes = _permutation(order)
+    view = object.__new__(Array)
+    view.queue, view.context, view.dtype = array.queue, array.context, array.dtype
+    view.offset, view.size, view.nbytes = array.offset, array.size, array.nbytes
+    view.shape, view.strides = of_axes(array.shape), of_axes(array.strides)
+    view.base_data, view.events, view.reports = array.base_data, array.events, array.reports
+    return view
+
+
+@lru_cache(maxsize=1024)
+def _permutation(order: tuple[int, ...]) -> Callable[[Shape], Shape]:
+    of_axes: Callable[[Shape], Shape] = itemgetter(*order)  # of two axes at least: it makes tuples
+    return of_axes
 
 
 def packed(array: Any) -> Any:

@@ -19,7 +19,7 @@ from portable_gpu.ops.sampling.rules import AxisRule, transposed
 from portable_gpu.runtime.array import DEVICE_KINDS
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.plan import Plan
-from portable_gpu.runtime.views import Shape, View, inverse, order_of_axes
+from portable_gpu.runtime.views import Shape, View, inverse, order_of_axes, permuted
 
 #: Elements of these sizes are copied as unsigned integers, whatever they mean.
 _COPIED = {1: "u8", 2: "u16", 4: "u32", 8: "u64"}
@@ -54,10 +54,10 @@ class SamplingOperation:
         result = self._operation.call(arrays, (*options, order), permuted_out, (), *place)
         back = inverse(order)
         if not isinstance(result, tuple):
-            return result.transpose(back) if out is None else out
+            return permuted(result, back) if out is None else out
         return tuple(
             [
-                array.transpose(back) if own is None else own
+                permuted(array, back) if own is None else own
                 for array, own in zip(result, out or (None,) * len(result), strict=True)
             ]
         )
@@ -66,12 +66,12 @@ class SamplingOperation:
 def _permuted(x: Any, order: tuple[int, ...]) -> Any:
     """An array with permuted axes; any other object is refused later."""
     is_array = isinstance(x, (np.ndarray, *DEVICE_KINDS)) and x.ndim == len(order)
-    return x.transpose(order) if is_array else x
+    return permuted(x, order) if is_array else x
 
 
 def logical(x: Any, order: tuple[int, ...] | None) -> Any:
     """An input with its axes in the caller's order."""
-    return x if order is None or x.ndim != len(order) else x.transpose(inverse(order))
+    return x if order is None or x.ndim != len(order) else permuted(x, inverse(order))
 
 
 def invocation(
@@ -108,7 +108,7 @@ def invocation(
         return make_plan(engine, problem)
 
     return Invocation(
-        inputs=tuple([x if permutation is None else x.transpose(order) for x, _ in arrays]),
+        inputs=tuple([x if permutation is None else permuted(x, order) for x, _ in arrays]),
         names=tuple(name for _, name in arrays),
         shape=tuple([shape[axis] for axis in order]),
         dtype=x.dtype,
