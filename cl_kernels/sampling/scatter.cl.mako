@@ -1,7 +1,7 @@
 ## scatter: on a CPU, the sums of sources at the places of a plane that indices name (the gradient of max pooling):
 ## out = 0, then out[which[s]] += x[s] for all sources s in the order of the plane; or = x[s], of kind "placed".
 ##
-##   plane 0 | zeros, then row 0 | row 1 | ... of sources     a group is one work-item and has planes_each
+##   plane 0 | row 0 | row 1 | ... of sources                 a group is one work-item and has planes_each
 ##   plane 1 |         B | B | ... of a row at a time         whole planes, or columns_each columns of a plane
 ##
 ## Taps are combined along ruled axes (_parts); the others are plain axes.  Columns are the plain axis along which the
@@ -13,12 +13,16 @@
 ## the last axis are padded to multiples of 16, because 16 sources are tested at a time.
 ## column: for each of 16 indices, its place along the last axis if it has one in the windows of the other axes, or -2,
 ## which differs from the table's -1.
+## Before each row, the places up to the last one of its windows on axis 0 are set to 0, so that they are in the caches
+## when they are added to.  reach: the end of these places; slab: the places of one place of axis 0.
+##
 ## sums: whether a plane is added in float32, in workspace, and stored when it is complete (16-bit floats).
 ## plane: the places of a plane; width: those of its last axis.  out_flat: the distance in the result of neighbours of
 ## the plane.  B, other parameters: see runs and _parts.  o<k>, t<k>, p<k>: source, tap and place on axis k; b + j: the
 ## column of source j of B.
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="parts" file="/sampling/_parts.cl.mako"/>
+<%namespace name="planes_of" file="/sampling/_planes.cl.mako"/>
 <%include file="/common/prelude.cl.mako"/>
 <%
     K = len(taps)
@@ -39,40 +43,51 @@ void ${kernel("sampling")}
 {
     const ${index} begin = get_group_id(0) % columns_parts * columns_each, end = min(columns, begin + columns_each);
     const ${index} first = get_group_id(0) / columns_parts * planes_each, last = min(planes, first + planes_each);
+% if sums:
+    sums += get_group_id(0) * (ulong)plane${" * columns_each" if line else ""};  // of this group: [place][column]
+% endif
     ${index} at[${B}] __attribute__((aligned(128)));  // the places of sources in the result
     for (int j = 0; j < ${B}; j++) at[j] = -1;
-% if sums:
-    sums += get_group_id(0) * (ulong)plane;
-% endif
     for (${index} plain = first; plain < last; plain++) {
 % for n in names:
         ${parts.pointer(n)} = ${n}_in
             + (${n}_offset + ${axes.offset("outer", n, axes.digits("outer", outer, "plain"))});
 % endfor
-        for (${index} place = 0; place < plane; place++)
-% if line:
-            for (${index} b = begin, j = 0; b < end; b++) ${e.name}_store(out + place * out_flat${column}, 0);
-% else:
-            ${"sums[place] = 0" if sums else f"{e.name}_store(out + place * out_flat, 0)"};
-% endif
+        ${index} cleared = 0;
         for (${index} row = 0; row < rows; row++) {
 % for k in range(across):
 <% slower = " * ".join(f"size{axis}" for axis in range(k + 1, across)) %>\
             const ${index} o${k} = ${f"row / ({slower})" if slower else "row"}${f" % size{k}" if k else ""};
 % endfor
+            ${index} reach = ${"cleared" if across else "plane"};
+% if across:
+            for (int t = 0; t < most0; t++) reach = max(reach, (places0[t * size0 + o0] + 1) * slab);
+% endif
+            ${planes_of.cleared("reach", step)}
 % for n in sources:
             ${parts.pointer(n, "_row")} = ${n}${"".join(f" + o{k} * {n}_step{k}" for k in range(across))};
 % endfor
             for (${index} b = begin; b < end; b += ${B}) {
                 const int n = min((${index})${B}, end - b);
-                for (int j = 0; j < n; j++) {
-                    const long to = which_row[(b + j)${step["which"]}];
-                    at[j] = to >= 0 && to < plane ? to : -1;
-                }
-                for (int j = 0; j < n; j += 16) {
-                    const ${index}16 to = vload16(0, at + j);
+                for (int next = 0; next < n; next += 16) {
+                    const int j = max(0, min(next, n - 16));  // the last 16 may be tested twice
+                    ${index}16 to;
+% if unit["which"]:
+                    if (j + 16 <= n) {
+                        const long8 low = vload8(0, which_row + b + j), high = vload8(1, which_row + b + j);
+                        const long8 fits_low = low >= 0 & low < plane, fits_high = high >= 0 & high < plane;
+                        to = (${index}16)(convert_${index}8(low | ~fits_low), convert_${index}8(high | ~fits_high));
+                    } else
+% endif
+                    {
+                        for (int k = j; k < min(n, j + 16); k++) {
+                            const long place = which_row[(b + k)${step["which"]}];
+                            at[k] = place >= 0 && place < plane ? place : -1;
+                        }
+                        to = vload16(0, at + j);
+                    }
                     ${index}16 ${"inside = 0" if line else "column = -2"};
-${nest(0)}\
+${planes_of.marked(0, across)}\
 % if not line:
                     ${index}16 inside = 0;
                     for (int t = 0; t < most${across}; t++)
@@ -82,35 +97,19 @@ ${nest(0)}\
                 }
                 for (int j = 0; j < n; j++) {
                     if (at[j] < 0) continue;
-% if not sums:
-                    __global ${e.name}_t *to = out + at[j] * out_flat${column};
-% endif
                     const ${e.value} v = ${e.name}_load(x_row + (b + j)${step["x"]});
-                    ${"sums[at[j]] += v" if sums else add};
+% if sums:
+                    sums[${"at[j] * columns_each + (b - begin + j)" if line else "at[j]"}] += v;
+% else:
+                    __global ${e.name}_t *to = out + at[j] * out_flat${column};
+                    ${add};
+% endif
                 }
             }
         }
+        ${planes_of.cleared("plane", step)}
 % if sums:
-        ${index} place = 0;
-        for (; out_flat == 1 && place + 16 <= plane; place += 16)
-            ${e.name}_store16(out + place, vload16(0, sums + place));
-        for (; place < plane; place++) ${e.name}_store(out + place * out_flat, sums[place]);
+${planes_of.stored(step)}\
 % endif
     }
 }
-
-## For the places of the axes from k on, mark the indices that are in a window, or find their `column`.
-<%def name="nest(k)">\
-<% base = "0" + "".join(f" + p{axis} * flat{axis}" for axis in range(k)) %>\
-% if k < across:
-                    for (int t${k} = 0; t${k} < most${k}; t${k}++) {
-                        const int p${k} = places${k}[t${k} * size${k} + o${k}];
-                        if (p${k} < 0) break;
-${nest(k + 1)}\
-                    }
-% elif line:
-                    inside |= to == ${base};
-% else:
-                    { const ${index}16 p = to - (${base}); column = ((p >= 0) & (p < width)) ? p : column; }
-% endif
-</%def>

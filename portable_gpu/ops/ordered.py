@@ -149,7 +149,7 @@ def elementwise_like(
 
 
 def _transposed(
-    arrays: Sequence[Any], indices: Sequence[int], order: Sequence[int]
+    arrays: Sequence[Any], indices: Sequence[int], order: tuple[int, ...]
 ) -> tuple[Any, ...]:
     """Return the arrays, with permuted axes of those at some indices."""
     return tuple([permuted(x, order) if k in indices else x for k, x in enumerate(arrays)])

@@ -100,6 +100,29 @@ def test_layer_and_rms(engine: Engine, dtype: type) -> None:
         check_gradients(want, dy, (dx, dw, None), axes)
 
 
+def test_batches_by_running_statistics_in_place(engine: Engine) -> None:
+    """Other eps and arrays in repeated calls; ``out`` is the input, or shares no memory with it."""
+    statistics = [RNG.standard_normal(6).astype(np.float32) ** 2 + 0.5 for _ in range(2)]
+    mean, variance = (pg.asarray(values, engine=engine) for values in statistics)
+    tail = (1, 6, 1, 1)
+    for eps in (1e-3, 0.5, 0.5):
+        x = RNG.standard_normal((2, 5, 4, 6)).astype(np.float32).transpose(0, 3, 1, 2)
+        centred = x.astype(np.float64) - statistics[0].reshape(tail)
+        want = centred / np.sqrt(statistics[1].astype(np.float64).reshape(tail) + eps)
+        on_device = pg.asarray(x, engine=engine)
+        fresh = pg.nn.batch_norm(on_device, mean, variance, eps=eps)
+        close(pg.asnumpy(fresh), want, 20 * np.abs(want))
+        assert fresh.strides == on_device.strides
+        assert pg.nn.batch_norm(on_device, mean, variance, eps=eps, out=on_device) is on_device
+        np.testing.assert_array_equal(pg.asnumpy(on_device), pg.asnumpy(fresh))
+    memory = np.zeros(500, np.float32)
+    x, later = (memory[k : k + 240].reshape(2, 6, 4, 5) for k in (0, 1))
+    with pytest.raises(OverlapError, match="out shares memory with input"):
+        pg.nn.batch_norm(x, *statistics, out=later, engine=engine)
+    with pytest.raises(OverlapError, match="out shares memory with running_var"):
+        pg.nn.batch_norm(x, statistics[0], memory[300:306], out=memory[240:480].reshape(x.shape))
+
+
 @pytest.mark.path
 @pytest.mark.parametrize("dtype", [np.float32, np.float16])
 def test_groups_and_batches(engine: Engine, dtype: type) -> None:

@@ -137,6 +137,17 @@ def test_the_same_bits(new_engine: Engine, counts: Counts, name: str) -> None:
         np.testing.assert_array_equal(pg.asnumpy(repeated), results[0])
 
 
+def test_results_in_arrays_of_the_caller_have_no_events(new_engine: Engine, counts: Counts) -> None:
+    """Nor have the fresh results of such a call: a marker would wake the worker threads."""
+    x = on_device(new_engine, RNG.standard_normal((4, 3, 5, 2)).astype(np.float32))
+    running = [on_device(new_engine, np.ones(3, np.float32)) for _ in range(2)]
+    call = lambda: pg.nn.native_batch_norm(x, None, None, *running, True, 0.5, 1e-5)  # noqa: E731
+    results = repeat(new_engine, 3, call)
+    assert counts.take() == (2, 0)
+    for array in (*results, *running):
+        assert not array.events
+
+
 def test_work_of_the_same_queue_precedes(new_engine: Engine, counts: Counts) -> None:
     """Also where it waits for an event that is set after the call."""
     x, y, a, _ = pair(new_engine)

@@ -83,8 +83,8 @@ def scatter(problem: SamplingProblem, target: Target, axes: SamplingAxes) -> Sam
     """Partition for a CPU: a group has whole planes, to whose places it adds the sources.
 
     The indices of the sources name the places.  Sums of 16-bit floats are in workspace until their
-    plane is complete.  It is ``None`` for 16-bit floats with a line, if planes of the result are
-    not in C order, or if planes are few for the device's units.
+    plane is complete.  It is ``None`` if planes of the result are not in C order, or are few for
+    the device's units.
     """
     elem, out, line = problem.elem, len(problem.sources), axes.line
     ruled = tuple(
@@ -92,8 +92,7 @@ def scatter(problem: SamplingProblem, target: Target, axes: SamplingAxes) -> Sam
         for axis in axes.ruled
         if isinstance(axis.rule, TransposedRule)
     )
-    is_rounded = problem.kind == "routed" and elem.real != elem.storage
-    if problem.kind not in ROUTED or (is_rounded and line):
+    if problem.kind not in ROUTED:
         return None
     flat = next((a.strides[out] // a.flat for a in ruled if a.rule.size > 1), 1)
     if any(a.rule.size > 1 and a.strides[out] != a.flat * flat for a in ruled):
@@ -106,7 +105,8 @@ def scatter(problem: SamplingProblem, target: Target, axes: SamplingAxes) -> Sam
         return None
     planes_each = -(-planes // groups)
     chunks = -(-planes // planes_each)
-    columns_each = _BLOCK * -(-blocks // max(1, groups // chunks)) if line else columns
+    run = _BLOCK * -(-blocks // max(1, groups // chunks))
+    columns_each = min(columns, run) if line else columns
     parts = -(-columns // columns_each)
     scattered = replace(axes, ruled=ruled)
     if not line and _is_faster_as_one_axis(scattered):
@@ -119,21 +119,24 @@ def scatter(problem: SamplingProblem, target: Target, axes: SamplingAxes) -> Sam
         "planes_each": planes_each, "planes": planes, "out_flat": flat,
         "rows": prod(axis.rule.outputs for axis in across),
         "plane": prod(axis.rule.size for axis in ruled), "width": ruled[-1].rule.size,
+        "slab": prod(axis.rule.size for axis in ruled[1:]),
     }  # fmt: skip
     if not line:
         integers[f"size{len(ruled) - 1}"] = -(-columns // _LANES) * _LANES
     extra = ["columns_parts", "columns_each", "columns", "planes_each", "planes", "out_flat"]
-    extra += ["rows", "plane", "width"]
+    extra += ["rows", "plane", "width", "slab"]
     inner = line.strides if line else ruled[-1].strides
     if line:
         extra += [f"{name}_line" for name in problem.names]
         integers |= {f"{n}_line": s for n, s in zip(problem.names, line.strides, strict=True)}
+    is_rounded = problem.kind == "routed" and elem.real != elem.storage
     context = context_of(problem, scattered, len(axes.plain), extra, list(range(len(ruled))))
     context |= {
         "V": 1, "B": _BLOCK, "taps": [0] * len(ruled), "sums": is_rounded,
         "unit": {n: step == 1 for n, step in zip(problem.names, inner, strict=True)},
     }  # fmt: skip
-    nbytes = chunks * integers["plane"] * SCALAR_BYTES[elem.real] if is_rounded else 0
+    of_group = integers["plane"] * (columns_each if line else 1) * SCALAR_BYTES[elem.real]
+    nbytes = chunks * parts * of_group if is_rounded else 0
     return SamplingKernel("scatter", context, integers, chunks * parts, 1, scattered, nbytes)
 
 
