@@ -55,7 +55,7 @@ static inline void products(
     }
 </%def>
 
-## The pragma for loops along a row with strides, in which vectors would be gathered and scattered: that takes several
-## times as long as single elements.
+## The pragma for loops along a row whose elements may be apart in memory: clang's vectors would be gathered and
+## scattered element by element there, which takes several times as long as a loop of single elements.
 <%def name="no_vectorize()">#pragma clang loop vectorize(disable)
 </%def>

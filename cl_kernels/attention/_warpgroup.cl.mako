@@ -3,10 +3,12 @@
 ##
 ## A tile of rows of D elements is stored in lines of 128 bytes, which are 64 elements of a row: first the lines of
 ## the first 64 elements of all rows, and then those of the others.  Chunk x of line r, of 16 bytes, is at x ^ (r & 7).
-## A descriptor of an operand in local memory has, in units of 16 bytes, its address (bits 0 to 13); the distance from
-## 64 columns to the next 64 of an operand whose rows are summed over, such as v (from bit 16; others ignore it); the
-## distance of groups of 8 lines, 64 units (from bit 32); and 1, the code of swizzled lines of 128 bytes (bit 62).  A
-## warpgroup has 64 rows of sums, a warp 16 of them; their places in registers are as in _products.
+## A descriptor of an operand in local memory has these fields, in units of 16 bytes:
+##   from bit 0    the operand's address
+##   from bit 16   `columns`: if its rows are summed over (v), the distance of 64 columns from the next 64; else ignored
+##   from bit 32   64, the distance of groups of 8 lines
+##   from bit 62   1, the code of swizzled lines of 128 bytes
+## A warpgroup has 64 rows of sums, a warp 16 of them; their places in registers are as in _products.
 <%!
 # The sums x of a lane, x0_{j}_{r}, of 64 rows and each block j of 8 columns: their names, and (tied) operands of asm.
 # places: the text "{%first, ...}" that refers to `count` operands of asm.

@@ -23,7 +23,7 @@ def tiles(DQ, DV):
 </%def>
 
 ## Start the copies of q, of the first stages - 1 tiles of k, and of the first stages - 2 tiles of v.
-<%def name="start_copies()"><% G = policy.group_size %>\
+<%def name="start_copies()"><% G, (k_tile, v_tile) = policy.group_size, tiles(DQ, DV) %>\
     q_in += q_offset + b * q_batch + h * q_head + first * q_row;
 ${lines.place("q", DQ, policy.queries, "dq", G)}\
 ${lines.copy("q", DQ, policy.queries, "dq", G, "queries - first")}\
@@ -34,9 +34,9 @@ ${lines.place(name, D, policy.keys, extent, G)}\
     uint ${name}_next = 0, ${name}_fill = 0, ${name}_filled = 1;
 % endfor
 % for i in range(policy.stages - 1):
-${refill(*tiles(DQ, DV)[0])}\
+${refill(*k_tile)}\
 % if i:
-${refill(*tiles(DQ, DV)[1])}\
+${refill(*v_tile)}\
 % endif
 % endfor
 </%def>

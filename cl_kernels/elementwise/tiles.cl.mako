@@ -31,6 +31,7 @@ ${vectors(False)}\
         return;
     }
 ${vectors(True)}\
+## The elements of each row after its last whole vector are computed one by one, by the work-item that is next there.
 % if V > 1:
     if (columns % ${V} == 0) return;
     for (${index} row = first_row, y = 0; row < rows && y < ${Y}; row += ${LY}, y++) {

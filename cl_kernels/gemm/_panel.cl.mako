@@ -9,8 +9,9 @@
 ##   along    the axis, "s" or "k", along which a load has `width` adjacent elements; or "either": single elements are
 ##            moved along the axis that the strides select (_either_way)
 ##   loads    the vectors that work-item t moves through the registers NAME_r0, NAME_r1 ...
-##   pairs    whether a word of local memory holds steps 2k and 2k + 1 of a row (_pairs), so that `pack` is 2, not 1.  A
-##            vector along k contains whole pairs; otherwise two vectors (loads_each is 2), one step apart, are combined
+##   pairs    whether a word of local memory holds two steps of k, 2k and 2k + 1, of a row (_pairs).  A load along k
+##            contains whole words; of other loads two (loads_each), one step apart, are combined into words
+##   pack     the steps of k of a word or element of local memory: 2 for pairs, else 1
 ##   values   the words or elements of a vector that is stored in local memory
 ## Rows beyond the matrix repeat its last row (their results are never stored); k is filled with 0.
 <%namespace name="either_way" file="/gemm/_either_way.cl.mako"/>

@@ -5,7 +5,9 @@
 ## to[i] = the sum of the C lanes of vector names[i].  The number of vectors is a power of two.  If it is below C, the
 ## halves of each vector are added first.  Then each step, with d = 1, 2, 4 ..., merges pairs of vectors into one: its
 ## lane l is the sum of lanes l and l ^ d of the first vector of the pair if bit d of l is 0, else of the second vector.
-## So bit d of a vector's number becomes bit d of the number of the lane that holds its sum.
+## So bit d of a vector's number becomes bit d of the number of the lane that holds its sum:
+##
+##   a0 a1 a2 a3 | b0 b1 b2 b3      step 1 ->      a0+a1  b0+b1  a2+a3  b2+b3      step 2, with vectors c, d ->  a b c d
 <%def name="transposed_sums(real, C, names, to)"><%
     width = C
     lines = []

@@ -19,7 +19,8 @@ static inline void fold_lanes_${rows}(const ${T} *lanes, ${real} *sums)
 }
 </%def>
 
-## The sums of the rows from row i on: stored as outputs, or as a part of them.
+## Compute the sums of `rows` rows from row i on, and store them: in y, or with `split` in the group's part of
+## `partial`.
 <%def name="compute(rows, tail_arguments)">\
 % if tail == "across":
         // Whether a vector may be loaded from the start of each of these rows, because the memory of A does not end
