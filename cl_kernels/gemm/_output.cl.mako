@@ -2,34 +2,41 @@
 ## v) stores it.
 ##
 ## tile: portable_gpu.ops.gemm.tiled.tile.RegisterTile; tile.sums() yields, for each block of sums in a row, its name,
-## and its row and column from the work-item's first sum on.  problem, policy: as in gemm.
+## and its row and column from the work-item's first sum on.  problem, policy, contiguous: as in
+## gemm.
 ## In scope: m, n, c, c_row, c_col; first_row, first_col, of the tile; item_row, item_col, of the work-item's first sum
 ## in the tile; warp, lane and the sums (_register_tile); t; local_memory.
 
 <%namespace name="gather" file="/gemm/_gather.cl.mako"/>
 <%namespace name="triangle" file="/gemm/_triangle.cl.mako"/>
 
-## Each work-item stores its sums, as vectors of `width` (a divisor of n), or one by one if `width` is 1.  The distance
-## of a sum's place from that of the first sum is the same for all work-items.
-<%def name="direct(tile, width)">
-    const long c_item = (first_row + item_row) * c_row + (first_col + item_col) * c_col;
+## The distance of column `col` of C from column 0.
+<%def name="along_row(col)">${col if contiguous else f"{col} * c_col"}</%def>
+
+## Each work-item stores its sums, as vectors of `width` (a divisor of n), or one by one if `width` is 1.
+<%def name="direct(tile, width)">\
+<% stored = problem.c.elem.value if problem.c.elem.complex else problem.c.elem.storage %>\
+    const long item_first_row = first_row + item_row, item_first_col = first_col + item_col;
+    // The numbers of rows and columns of C from the work-item's first sum on, of those of a tile.
+    const int rows_left = (int)min(m - item_first_row, ${policy.tile_m}l);
+    const int cols_left = (int)min(n - item_first_col, ${policy.tile_n}l);
 % for acc, row, col in tile.sums():
     {
-        const long row = first_row + item_row + ${row}, col = first_col + item_col + ${col};
-% if width > 1:
+        __global ${stored} *from = c + ((item_first_row + ${row}) * c_row + ${along_row('item_first_col')});
 % for j in range(0, tile.width_n, width):
-        if (row < m && col + ${j} < n)
-            *(__global ${tile.real}${width} *)&c[c_item + (${row} * c_row + ${col + j})] =
-                (${tile.real}${width})(${", ".join(f"RESULT({acc}.s{i:x}, row, col + {i})"
-                for i in range(j, j + width))});
-% endfor
+<%
+    place = [f"item_first_row + {row}, item_first_col + {col + i}" for i in range(j, j + width)]
+    inside = f"{row} < rows_left && {col + j} < cols_left"
+%>\
+% if width > 1:
+        if (${inside})
+            *(__global ${tile.real}${width} *)&from[${col + j}] =
+                (${tile.real}${width})(${", ".join(f"RESULT({acc}.s{j + i:x}, {at})" for i, at in enumerate(place))});
 % else:
-% for j in range(tile.width_n):
-        if (row < m && col + ${j} < n${triangle.only(problem, 'row', f'col + {j}')})
-            STORE(c + c_item + (${row} * c_row + ${col + j} * c_col),
-            RESULT(${acc}${component(tile.width_n, j)}, row, col + ${j}));
-% endfor
+        if (${inside}${triangle.only(problem, f'item_first_row + {row}', f'item_first_col + {col + j}')})
+            STORE(from + ${along_row(col + j)}, RESULT(${acc}${component(tile.width_n, j)}, ${place[0]}));
 % endif
+% endfor
     }
 % endfor
 </%def>
@@ -67,28 +74,3 @@ ${direct(tile, widths[-1])}\
 ## The different rows (columns) of a work-item's sums, relative to its first one.
 <%! offsets_of = lambda tile, side: dict.fromkeys(
     row if side == "row" else col + j for _, row, col in tile.sums() for j in range(tile.width_n)) %>
-
-## For each i, the i-th row of every work-item is copied to local memory, one line for a row of C, so that neighbouring
-## work-items store neighbouring elements:
-##
-##   line | columns 0 to tile_n - 1 |      tile_m / item_m lines: lanes_m of the first row of warps, then of the next
-##
-<%def name="repacked(tile, policy)">
-    __local value_t *lines = (__local value_t *)local_memory;
-    const int line = warp / ${tile.warps_n} * ${tile.lanes_m} + lane / ${tile.lanes_n};
-% for i in range(tile.item_m):
-% for j in range(tile.blocks_n):
-    *(__local ${tile.type_n} *)&lines[line * ${policy.tile_n} + item_col + ${j * tile.stride_n}] = acc${i}_${j};
-% endfor
-    barrier(CLK_LOCAL_MEM_FENCE);
-    for (int e = t; e < ${tile.lines * policy.tile_n}; e += ${policy.group_size}) {
-        const int line_of_e = e / ${policy.tile_n};
-        const long row = first_row + line_of_e / ${tile.lanes_m} * ${tile.warp_m}
-            + line_of_e % ${tile.lanes_m} * ${tile.width_m} + ${tile.row(i)};
-        const long col = first_col + e % ${policy.tile_n};
-        if (row < m && col < n${triangle.only(problem, 'row', 'col')})
-            STORE(c + row * c_row + col * c_col, RESULT(lines[e], row, col));
-    }
-    barrier(CLK_LOCAL_MEM_FENCE);
-% endfor
-</%def>

@@ -13,7 +13,7 @@
 ##   tile_k           tile_n              Local memory: `buffers` panels of A, then as many of B (_panel).
 ##
 ## policy   GemmPolicy: register tiles, vectors, prefetch (the next panels are loaded while this one is used), buffers
-##          (2: one barrier a step, not two), prefetch_local, repack (C is stored through local memory)
+##          (2: one barrier a step, not two), prefetch_local
 ## a, b     Panel: how the work-items move an operand; in the kernel, the pointers to the operands
 ## tile     RegisterTile: the sums of a work-item; in the kernel, the number of the group's tile of C
 ## split    whether the k of the tiles after the first `whole`, `cut` in number, is divided into `splits` parts of
@@ -21,6 +21,7 @@
 ##          cut.  They are last, because their short groups fill compute units that wait for long groups
 ## tail     whether k, or a part of it, is not a multiple of a panel's steps: tile_k, or 2 tile_k for pairs (_pairs)
 ## stagger  GroupStagger: the step along k at which a group begins; it continues at step 0 after the last; or None
+## contiguous  whether the columns of C are adjacent in memory
 ## widths   the widths of stores of C (1: element by element); of several the argument store_width selects one
 <%namespace name="group" file="/group/group.cl.mako"/>
 <%namespace name="element" file="/common/element.cl.mako"/>
@@ -88,8 +89,6 @@ ${mainloop.run()}
 % endif
 % if problem.c.reader:
 ${output.gathered(tile)}
-% elif policy.repack:
-${output.repacked(tile, policy)}
 % else:
 ${triangle.store(problem, policy, lambda: output.any_width(tile, widths), lambda: output.direct(tile, 1))}
 % endif

@@ -314,7 +314,6 @@ LADDER = {
     "double buffer": replace(VECTORS, buffers=2),
     "double buffer, prefetch": replace(VECTORS, buffers=2, prefetch=True),
     "second-level prefetch": replace(VECTORS, buffers=2, prefetch=True, prefetch_local=True),
-    "repack": replace(VECTORS, prefetch=True, repack=True),
     "interleave": replace(VECTORS, prefetch=True, interleave=True),
     "warps": GemmPolicy(64, 32, 8, 8, 2, 4, 2, vector=2, prefetch=True, band=2),
 }
@@ -360,7 +359,7 @@ def test_rungs(unoptimised: Engine, rung: str) -> None:
     policy = RUNGS[rung].policy
     if policy is not None:
         policy.check(unoptimised.target, element(np.float32))
-    whole = [(64, 64, 32, "CC")] if rung in ("block tile", "vectors", "warps", "repack") else []
+    whole = [(64, 64, 32, "CC")] if rung in ("block tile", "vectors", "warps") else []
     for m, n, k, order in [(65, 36, 17, "FF"), *whole]:
         a = np.asarray(random((m, k)), order=order[0])
         b = np.asarray(random((k, n)), order=order[1])
@@ -412,7 +411,7 @@ def test_rung_with_epilogue_transposed_and_split(unoptimised: Engine) -> None:
     a, b, bias = random((34, 27)), random((27, 38)), random((38,))
     epilogue = Epilogue().bias(bias).apply("v + row")
     expected = a @ b + bias + np.arange(34)[:, None]
-    for rung in ("repack", "interleave", "split k", "transposed"):
+    for rung in ("interleave", "split k", "transposed"):
         got = np.full((34, 38), np.nan, np.float32)
         run_forced(unoptimised, RUNGS[rung], a, b, got, 1, 0, epilogue=epilogue)
         np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-4)

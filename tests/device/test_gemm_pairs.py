@@ -35,7 +35,6 @@ POLICIES = {
     "prefetch": replace(VECTORS, prefetch=True),
     "double buffer": replace(VECTORS, buffers=2),
     "second-level prefetch": replace(VECTORS, buffers=2, prefetch=True, prefetch_local=True),
-    "repack": replace(VECTORS, prefetch=True, repack=True),
     "interleave": replace(VECTORS, prefetch=True, interleave=True),
     "warps": GemmPolicy(64, 32, 8, 8, 2, 4, 2, vector=2, prefetch=True, band=2),
 }

@@ -181,20 +181,18 @@ def test_rows_of_c_that_begin_anywhere_have_room_to_leave_by_warps(
 
 
 @pytest.mark.parametrize(
-    ("size", "dtype", "order"),
-    [((2792, 1, 1877), "float32", "repack"), ((2792, 1, 1876), "float32", ""),
-     ((2792, 1, 1877), "float64", "repack"), ((2792, 1, 1878), "float32", ""),
-     ((2792, 100, 1877), "float32", "interleave"), ((100, 1, 301), "float32", "interleave"),
-     ((2792, 1000, 1877), "float32", "")],
+    ("size", "dtype", "is_interleaved"),
+    [((2792, 1, 1877), "float32", True), ((2792, 1, 1876), "float32", False),
+     ((2792, 1, 1877), "float64", True), ((2792, 1, 1878), "float32", True),
+     ((2792, 100, 1878), "float32", False), ((2792, 100, 1877), "float32", True),
+     ((100, 1, 301), "float32", True), ((2792, 1000, 1877), "float32", False)],
 )  # fmt: skip
-def test_rows_of_c_that_begin_anywhere_leave_by_neighbours(
-    size: tuple[int, int, int], dtype: str, order: str
+def test_columns_are_interleaved_where_rows_of_c_are_not_aligned(
+    size: tuple[int, int, int], dtype: str, is_interleaved: bool
 ) -> None:
     choice = least(estimates(product_of(Case("gemm", size, dtype, trans="TT")), H200, SHIPPED))
     assert isinstance(choice.policy, GemmPolicy)
-    assert (choice.policy.repack, choice.policy.interleave) == (
-        order == "repack", order == "interleave",
-    )  # fmt: skip
+    assert choice.policy.interleave == is_interleaved
 
 
 @pytest.mark.parametrize("size", [(444, 18, 3778), (2458, 5, 885), (3515, 14, 3268)])

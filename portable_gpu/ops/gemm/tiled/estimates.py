@@ -16,9 +16,9 @@ from portable_gpu.tuning.figures import Figures
 from portable_gpu.tuning.table import TuningTable
 
 _LEAST_DEPTH = 128  # of a part
-# Where rows of C are not aligned: the largest k and the fewest elements of C that leaves through
-# local memory, and the largest k for which columns are interleaved.
-_SHALLOW, _LARGE_RESULT, _MODERATE = 32, 1 << 18, 400
+# The largest k for which columns are interleaved where rows of C are aligned for pairs; for single
+# elements.
+_SHALLOW, _MODERATE = 64, 400
 _MOST_ROUNDS = 4  # of parts on a compute unit: no more of some tiles are resident
 _PARTS = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
 
@@ -43,8 +43,7 @@ class TileCosts(Figures):
             each ``place`` that is checked for a load, for which a work-item waits if neighbouring
             work-items load single elements of different rows.
         unaligned: The factors of ``stores`` if rows of C are not aligned for vectors: for pairs;
-            and, times the bytes of an element, for single elements, for interleaved columns, and
-            for neighbours that are exchanged through local memory.
+            and, times the bytes of an element, for single elements and for interleaved columns.
     """
 
     latency: float
@@ -152,8 +151,8 @@ def _stored(policy: GemmPolicy, p: GemmProblem, costs: TileCosts) -> tuple[GemmP
     """Return the policy with the best order of stores, and the time of a store relative to a read.
 
     If rows of C are not aligned, or C has a reader, each work-item would store single elements of
-    several columns.  It is better if adjacent work-items store adjacent elements: after an exchange
-    through local memory if stores are most of the work, otherwise by interleaved columns.
+    several adjacent columns.  If stores are much of the work, columns are interleaved, so that
+    adjacent work-items store adjacent elements.
     """
     c, stores, size = p.c, costs.stores, p.c.elem.itemsize
     if c.elem.complex:
@@ -165,13 +164,10 @@ def _stored(policy: GemmPolicy, p: GemmProblem, costs: TileCosts) -> tuple[GemmP
     if is_contiguous and not by_reader and c.elem.storage == p.compute.real:
         if _is_aligned(p, policy.vector):
             return policy, stores
-        if policy.vector > 2 and _is_aligned(p, 2):
+        if policy.vector > 2 and _is_aligned(p, 2) and p.k > _SHALLOW:
             return policy, stores * costs.unaligned["pairs"]
     order = "elements"
-    is_large = p.n >= 2 * policy.tile_n and p.batch_size * p.area >= _LARGE_RESULT
-    if is_contiguous and not by_reader and p.k <= _SHALLOW and is_large:
-        policy, order = replace(policy, repack=True), "neighbours"
-    elif is_contiguous and p.k <= _MODERATE:
+    if is_contiguous and p.k <= _MODERATE:
         policy, order = replace(policy, interleave=True), "interleaved"
     return policy, stores * max(1.0, costs.unaligned[order] / size)
 

@@ -197,7 +197,6 @@ def specialization_of(
     # A text without a guard of the last steps of k would be a second program for other k.  Where
     # registers are not short, the guard costs less than that.
     ends_whole = problem.k % a.steps == 0 and length % a.steps == 0
-    repacked = tile.lines * policy.tile_n if policy.repack else 0
     parameters = [
         *scalars("long", "m", "n", "k", "first_product"),
         *scalars("int", "tiles_m", "tiles_n"),
@@ -222,9 +221,10 @@ def specialization_of(
         split=tiling.splits > 1,
         tail=not (ends_whole and policy.is_tight(target, problem.compute)),
         widths=widths,
+        contiguous=problem.c.col == 1,
         loads=_vector_loads(a, b),
         aligned=aligned,
-        local_elements=max(a.local_elements + b.local_elements, repacked),
+        local_elements=a.local_elements + b.local_elements,
     )
 
 
@@ -278,7 +278,7 @@ def _store_widths(
     assert isinstance(policy, GemmPolicy)
     computed = problem.reads_c or problem.epilogue or not _stores_vectors(problem)
     tight = value_words(problem.compute) > 1 or policy.is_tight(target, problem.compute)
-    if target.is_cpu or computed or tight or tiling.splits > 1 or policy.repack:
+    if target.is_cpu or computed or tight or tiling.splits > 1:
         return (width,)
     return tuple(w for w in (4, 2, 1) if w <= tile.width_n)
 

@@ -32,7 +32,6 @@ class GemmPolicy(Policy):
         prefetch_local: Whether the next fragments are loaded from local memory while these are
             multiplied, also of the next panel; this needs two buffers.
         unroll: Steps of k in straight code; more of them hide latency and need registers.
-        repack: Whether C is stored through local memory, a row of the tile at a time.
         interleave: Whether adjacent work-items have adjacent columns; otherwise each work-item has
             vectors of adjacent columns.
         band: The number of tile rows in a band; tiles are numbered band by band, so that tiles that
@@ -51,7 +50,6 @@ class GemmPolicy(Policy):
     prefetch: bool = False
     prefetch_local: bool = False
     unroll: Annotated[int, Range(1, 64)] = 1
-    repack: bool = False
     interleave: bool = False
     band: Annotated[int, Range(1, 1024)] = 8
 
@@ -63,8 +61,7 @@ class GemmPolicy(Policy):
     def local_bytes(self, elem: Element) -> int:
         """Local memory of a group, padding included."""
         panels = self.buffers * self.tile_k * (self.tile_m + self.tile_n + 2 * self.vector)
-        repacked = self.tile_m // self.item_m * self.tile_n if self.repack else 0
-        return max(panels, repacked) * value_bytes(elem)
+        return panels * value_bytes(elem)
 
     def registers(self, elem: Element) -> int:
         """Estimate the registers of a work-item: sums, fragments, loaded values, and the rest."""
@@ -129,8 +126,9 @@ class GemmPolicy(Policy):
         rows = min(rows, group)
         if not flat_m and rows * item_m > group // rows * item_n:
             rows //= 2
-        lanes_m = min(rows, floor_power_of_two(max(1, round((lanes * 2) ** 0.5))))
-        lanes_n = min(group // rows, lanes // lanes_m)
+        # Rows of C that are as long as possible, for the stores.
+        lanes_n = min(group // rows, lanes)
+        lanes_m = lanes // lanes_n
         wide = 1 if elem.complex else max(1, min(4, 16 // value_bytes(elem)))
         tile_m, tile_n = rows * item_m, group // rows * item_n
         least_k = max(2, group // min(tile_m, tile_n))  # every work-item moves something
@@ -180,7 +178,6 @@ class GemmPolicy(Policy):
             "prefetch": (False, True),
             "prefetch_local": (False, True),
             "unroll": (1, 2, 4, 8, 16),
-            "repack": (False, True),
             "band": (1, 4, 8, 16),
         }
 

@@ -250,11 +250,6 @@ class RegisterTile:
         return self.policy.tile_n // self.warp_n
 
     @property
-    def lines(self) -> int:
-        """The number of rows of the group's tile in which row ``i`` of all work-items' sums is."""
-        return self.policy.tile_m // self.policy.item_m
-
-    @property
     def prefetch(self) -> bool:
         """Whether fragments are loaded a step ahead."""
         return self.policy.prefetch_local
