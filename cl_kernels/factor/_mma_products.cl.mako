@@ -4,6 +4,7 @@
 ## The defs are described in _sums; _tile has the variables in scope.  Panels in local memory have a pitch of 68
 ## (_panels).
 <%namespace name="mma" file="/gemm/_mma.cl.mako"/>
+<%namespace name="tile" file="/factor/_tile.cl.mako"/>
 
 ## wide: whether by the instruction for 16 steps of k at a time, where there is one.
 <%def name="define(wide=True)">${mma.instructions(wide and target.matrix_units == 'wgmma')}</%def>
@@ -23,17 +24,13 @@ const int warp = t / 32, g = t % 32 / 4, quad = t % 4;
 ## tile has the columns from f0 on, and the rows from s0 on, or from f0 on if the argument s is "f" (a tile of the
 ## diagonal).
 <%def name="input(source, name, s)">\
-<%
-on_diagonal = "row == col" if s == "f" else "s == f && row == col"
-lower = "row <= col" if s == "f" else "(s < f || row <= col)"
-%>\
 % for i in range(2):
 % for j in range(2):
 % for r in range(4):
     {
         const int row = mma_row + ${16 * i + r // 2}, col = mma_col + ${8 * j + r % 2} + 2 * quad;
-        ${name}${i}_${j}_${r} = ${f"{on_diagonal} ? -1. : 0." if factorise else "0"};
-        if (row < left_${s} && col < left_f${f" && {lower}" if factorise else ""})
+        ${name}${i}_${j}_${r} = ${f"{tile.module.on_diagonal(s)} ? -1. : 0." if factorise else "0"};
+        if (row < left_${s} && col < left_f${f" && {tile.module.in_triangle(s)}" if factorise else ""})
             ${name}${i}_${j}_${r} = -${source}[(${s}0 + row) * ${source}_row + (f0 + col) * ${source}_col];
     }
 % endfor

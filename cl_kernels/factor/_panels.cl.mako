@@ -2,32 +2,37 @@
 ## tiles: see _tile.  A panel has 16 steps of k, and in each step 64 lines: rows of P, or columns of Q.  In local memory
 ## element (step, line) is at 68 step + line; a pitch of 68 instead of 64 puts steps into different banks.
 
-## fetch: load a panel to registers NAME0 ... NAME3; put: store these in the panel at `part` in local memory.  A
-## work-item has four elements, at the places that `place` declares.
-## source: the pointer to the panel; line, step: its strides, in elements.  lines, steps: how many exist; others are
-## zeros (without `steps` all 16 exist).  number: a C expression for the place of `step` in memory, if that is another
-## one.  along: whether steps of a line, not lines, are neighbours in memory.  conjugation: CONJ, or nothing.
+## Declare `step` and `line` of element i (0 to 3) of a work-item in a panel.  along: whether neighbouring work-items
+## have neighbouring steps of a line, which are neighbours in memory; else they have neighbouring lines.
 <%def name="place(along, i)">\
 const int step = ${f"t % 4 + {4 * i}" if along else f"t / 64 + {4 * i}"}, line = ${"t / 4" if along else "t % 64"};\
 </%def>
-<%def name="fetch(name, source, line, step, lines, along, steps='', number='step')">\
+
+## Load a work-item's elements of the panel at the pointer `source` to registers NAME0 ... NAME3.  line_stride,
+## step_stride: its strides, in elements.  lines, steps: how many exist; others are zeros (without `steps` all 16 do).
+## number: a C expression for the place of `step` in memory, if that is not `step` itself.
+<%def name="fetch(name, source, line_stride, step_stride, lines, along, steps='', number='step')">\
 % for i in range(4):
 { ${place(along, i)} ${name}${i} = line < ${lines}${f" && step < {steps}" if steps else ""}
-    ? ${problem.elem.name}_load(${source} + line * ${line} + ${number} * ${step}) : (value_t)(0); }
+    ? ${problem.elem.name}_load(${source} + line * ${line_stride} + ${number} * ${step_stride}) : (value_t)(0); }
 % endfor
 </%def>
+
+## Store these registers in the panel at `part` in local memory.  conjugation: CONJ, or nothing.
 <%def name="put(name, part, along, conjugation='')">\
 % for i in range(4):
 { ${place(along, i)} ${part}[step * 68 + line] = ${conjugation}(${name}${i}); }
 % endfor
 </%def>
+
 ## Load the panels of P and Q from step k on to p0 ... p3 and q0 ... q3.
 <%def name="fetch_p(k, steps='')">\
 ${fetch("p", f"l + s0 * l_row + ({k}) * l_col", "l_row", "l_col", "left_s", p_along, steps)}\
 </%def>
 <%def name="fetch_q(k, steps='')">\
-<% x, line, step = ("l", "l_row", "l_col") if factorise else ("v", "v_col", "v_row") %>\
-${fetch("q", f"{x} + f0 * {line} + ({k}) * {step}", line, step, "left_f", q_along, steps)}</%def>
+<% array, line_stride, step_stride = ("l", "l_row", "l_col") if factorise else ("v", "v_col", "v_row") %>\
+${fetch("q", f"{array} + f0 * {line_stride} + ({k}) * {step_stride}", line_stride, step_stride, "left_f", q_along,
+    steps)}</%def>
 
 ## Declare the elements of the step that begins at `source`: NAME0 ... of a work-item's rows, or of its columns (see
 ## _tile).

@@ -1,7 +1,9 @@
 ## The products of a tile V (64 x 64, see _tile) of real numbers without a matrix instruction.  Work-item (y, x) of 16 x
 ## 16 sums the 4 rows from 4y on and the 4 columns from 4x on, so that it reads only 8 numbers in a step of k, as two
-## vectors.  Its sums are NAME<i>_<j>.  The defs are described in _sums; _tile has the variables in scope.
+## vectors.  Its sums are NAME<i>_<j>.  The defs are described in _sums, and the values of elements
+## that do not exist in _tile's input; _tile has the variables in scope.
 <%namespace name="matrix" file="/factor/_mma_products.cl.mako"/>
+<%namespace name="tile" file="/factor/_tile.cl.mako"/>
 <%def name="declare()">\
 const int sum_row = t / 16 * 4, sum_col = t % 16 * 4;
 </%def>
@@ -13,18 +15,13 @@ value_t ${", ".join(f"{name}{i}_{j} = 0" for i in range(4) for j in range(4))};
 % for j in range(4):
     {
         const int row = sum_row + ${i}, col = sum_col + ${j};
-        ${name}${i}_${j} = ${start(s)};
-        if (row < left_${s} && col < left_f${inside(s)})
+        ${name}${i}_${j} = ${f"{tile.module.on_diagonal(s)} ? (real_t)-1 : (real_t)0" if factorise else "0"};
+        if (row < left_${s} && col < left_f${f" && {tile.module.in_triangle(s)}" if factorise else ""})
             ${name}${i}_${j} = -${source}[(${s}0 + row) * ${source}_row + (f0 + col) * ${source}_col];
     }
 % endfor
 % endfor
 </%def>
-## Expressions: the initial value of a sum beyond the matrix, where V is extended by the unit matrix, and whether an
-## element is not above L's diagonal.  See _tile's input.
-<%def name="start(s)">${"s == f && " * (s != "f") + "row == col ? (real_t)-1 : (real_t)0" if factorise else "0"}</%def>
-<%def name="inside(s)">${"" if not factorise else " && row <= col" if s == "f" else " && (s < f || row <= col)"}</%def>
-
 <%def name="multiply(name, p, q)">\
 #pragma unroll 4
                 for (int step = 0; step < 16; ++step) {

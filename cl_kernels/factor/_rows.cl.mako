@@ -6,8 +6,8 @@
 ##      +---+---------+       +-----------+          elements.
 ##   j      |D|            j  | R rows    |
 ##
-## R, NV: policy.rows, policy.vectors.  Scratch has L^H, with rows `ld` elements apart.  In a factorisation X is in
-## scratch too, right of D, which `define_square` computes.
+## R: policy.rows.  NV: policy.vectors, the vectors of a strip's row, which has NR elements.  Scratch has L^H, with rows
+## `ld` elements apart.  In a factorisation X is in scratch too, right of D, which `define_square` computes.
 ##
 ##   define(e, policy, real_diagonal)
 ##       solve_rows(t, ld, inverse, x, ldx, j)              t, x: row 0, at the first columns of D and of the strip
@@ -17,13 +17,13 @@
 ##
 ## c<r>_<v>: row r, vector v (of V reals) of the R rows.  Complex numbers: c is the sum of the products by the scalars'
 ## real parts, and d that by their imaginary parts; d is multiplied by i once, at the end.  C: reals of an element.
+## swapped: the components of a vector of pairs (re, im), with the two of each pair exchanged.
 <%def name="types(e, policy)"><% V, swapped = policy.vector, "1032547698badcfe"[: policy.vector] %>
 typedef ${e.real}${V} vec_t;
 typedef ${e.real}${V} vec_u __attribute__((aligned(${e.itemsize // e.components})));
 #define VEC(p) (*(__global vec_u *)(p))
 #define TIMES_I(v) ((v).s${swapped} * (vec_t)(${", ".join(["-1", "1"] * (V // 2))}))
 </%def>
-
 ## Declare `to`, the pointer to the R rows; c<r>_<v>, these rows less the products of the rows above; `a`, that to D.
 <%def name="inner(e, policy)"><% R, NV, V, C = policy.rows, policy.vectors, policy.vector, e.components %>
     __global const real_t *a = (__global const real_t *)t, *b = (__global const real_t *)x;
@@ -40,11 +40,9 @@ typedef ${e.real}${V} vec_u __attribute__((aligned(${e.itemsize // e.components}
 % endfor
         a += ld * ${C}, b += ldx * ${C}, k++;  // not in the head: see runtime/pocl_bodies.py
     }
-% if e.complex:
-% for r in range(R):
+% for r in range(R) if e.complex else ():
     ${" ".join(f"c{r}_{v} -= TIMES_I(d{r}_{v});" for v in range(NV))}
 % endfor
-% endif
     __global real_t *to = (__global real_t *)(x + j * ldx);
 </%def>
 
@@ -59,6 +57,8 @@ typedef ${e.real}${V} vec_u __attribute__((aligned(${e.itemsize // e.components}
 <%def name="define(e, policy, real_diagonal)"><%
     R, NV, V, C = policy.rows, policy.vectors, policy.vector, e.components
     is_complex = e.complex and not real_diagonal
+    # C text of vector v of row r, times re + i im.
+    scaled = lambda r, v: f"re * c{r}_{v}" + (f" + im * TIMES_I(c{r}_{v})" if is_complex else "")
 %>
 static inline void solve_rows(__global const ${e.name}_t *t, long ld, __global const ${e.name}_t *inverse,
                               __global ${e.name}_t *x, long ldx, long j)
@@ -69,7 +69,7 @@ ${inner(e, policy)}
 % for r in range(R):
     {
         const real_t re = inv[${r * C}]${f", im = inv[{r * C + 1}]" if is_complex else ""};
-        ${" ".join(f"c{r}_{v} = re * c{r}_{v}{f' + im * TIMES_I(c{r}_{v})' if is_complex else ''};" for v in range(NV))}
+        ${" ".join(f"c{r}_{v} = {scaled(r, v)};" for v in range(NV))}
 % if e.complex and r + 1 < R:
         ${" ".join(f"const vec_t i{v} = TIMES_I(c{r}_{v});" for v in range(NV))}
 % endif
@@ -81,10 +81,10 @@ ${eliminate(e, policy, r, q, f"a[{r} * {C} * ld + {q * C}]", f"a[{r} * {C} * ld 
 % endfor
 }
 </%def>
-
 <%def name="define_square(e, policy)"><%
     R, NV, V, C = policy.rows, policy.vectors, policy.vector, e.components
-    lane = lambda r, q, part: f"c{r}_{(C * q + part) // V}.s{'0123456789abcdef'[(C * q + part) % V]}"
+    # C text of the real part (0) or the imaginary part (1) of element q of row r.
+    lane = lambda r, q, part: f"c{r}_{(C * q + part) // V}.s{(C * q + part) % V:x}"
 %>
 static inline void factor_rows(__global ${e.name}_t *t, long ld, __global ${e.name}_t *inverse,
                                long j, long n, long *failed, real_t *bad_pivot)

@@ -1,6 +1,6 @@
 ## A group of 256 work-items and its tile V of 64 x 64 elements, in factor/tiles and in tiles, solve and update of
-## fronts.  Work-item (y, x) of 64 / R x 4 R holds in registers v<i>_<j> the rows R y + i and the columns x + 4 R j of
-## V. R is the argument item_rows, 4 or 8.
+## fronts.  The work-items are a grid of 64 / R rows y by 4 R columns x, where R is the argument item_rows, 4 or 8.
+## Work-item (y, x) holds in register v<i>_<j> V's element in row R y + i and column x + 4 R j.
 ##
 ## The files _mma_products, _pair, _panels, _plain_products, _sums, _tickets, _tile_factor, _tile_products, _tile_solve
 ## and _tile_store have parts of these kernels.  They take the arguments of the templates (tiles), and the variables:
@@ -20,7 +20,15 @@
 ##   failed, bad_pivot    the first column of the tile without a positive pivot, or 64, as this work-item has found it,
 ##                        and that pivot; first_failed: local memory, the least `failed` of all work-items
 <%namespace name="waiting" file="/group/waiting.cl.mako"/>
+<%!
+# Conditions for element (row, col) of a tile in the block of rows s or f (the argument s is "s" or "f"): it is on the
+# diagonal of V; it is not above L's diagonal, whose elements V has transposed.
+def on_diagonal(s):
+    return "row == col" if s == "f" else "s == f && row == col"
 
+def in_triangle(s):
+    return "row <= col" if s == "f" else "(s < f || row <= col)"
+%>
 ## Macros: VALUE_OF_P(v), which conjugates elements of P where needed, and SUBTRACT(v, p, q): v -= p q.
 <%def name="define()">
 #define VALUE_OF_P(v) ${"CONJ(v)" if conj else "(v)"}
@@ -39,16 +47,12 @@ ${subtraction(problem.elem)}
 ## the unit matrix, and above L's diagonal it is 0.  For the second tile of a pair the arguments v and s are "w" and
 ## "f".
 <%def name="input(source, v='v', s='s')">\
-<%
-on_diagonal = "row == col" if s == "f" else "s == f && row == col"
-lower = "row <= col" if s == "f" else "(s < f || row <= col)"
-%>\
 % for i in range(item_rows):
 % for j in range(16 // item_rows):
     {
         const int row = ${item_rows} * y + ${i}, col = x + ${4 * item_rows * j};
-        ${v}${i}_${j} = AS_VALUE(${on_diagonal if factorise else "0"});
-        if (row < left_${s} && col < left_f${f" && {lower}" if factorise else ""})
+        ${v}${i}_${j} = AS_VALUE(${on_diagonal(s) if factorise else "0"});
+        if (row < left_${s} && col < left_f${f" && {in_triangle(s)}" if factorise else ""})
             ${v}${i}_${j} = ${problem.elem.name}_load(${source} + (${s}0 + row) * ${source}_row
                 + (f0 + col) * ${source}_col);
     }

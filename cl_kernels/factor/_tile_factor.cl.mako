@@ -12,7 +12,7 @@
 ##   corner      by rows, item_rows x item_rows elements: row i is row item_rows q + i of V
 ##   c<i>_<j>    the same in registers, j >= i, which become a square of D^H except its diagonal, of which scale<k>
 ##               are the reciprocals
-##   c<i>s<j>    vectors of which real numbers are read
+##   c<i>s<j>    four real elements of row i of the corner, from column 4 j on, which are read as one vector
 <%def name="factorise_tile()">\
 for (int q = 0; ${item_rows} * q < left_s; ++q) {
             __local value_t *shared_rows = solved + (q & 1) * ${68 * item_rows};

@@ -12,12 +12,14 @@
 <%def name="products(first, last, p=None, q=None)">\
 <%
 p, q = p or panel.fetch_p, q or panel.fetch_q
-# How many steps exist from step {} on; without fronts whole panels do, and no load needs the number.
-left = f"{last} - ({{}})" if in_fronts else ""
+
+def left(k):
+    """C text of how many steps exist from step k on; without fronts whole panels do, and no load needs it."""
+    return f"{last} - ({k})" if in_fronts else ""
 %>\
 value_t p0, p1, p2, p3, q0, q1, q2, q3;
-            ${p(first, left.format(first))}
-            ${q(first, left.format(first))}
+            ${p(first, left(first))}
+            ${q(first, left(first))}
             for (long k = ${first}; k < ${last}; k += 16) {
                 // With two panels of 16 * 68 elements, the previous one may be in use until the next barrier.
                 __local value_t *p_now = p_part${" + 68 * (int)(k & 16)" if panels == 2 else ""};
@@ -26,8 +28,8 @@ value_t p0, p1, p2, p3, q0, q1, q2, q3;
                 ${panel.put("q", "q_now", q_along)}
                 barrier(CLK_LOCAL_MEM_FENCE);
                 if (k + 16 < ${last}) {
-                    ${p("k + 16", left.format("k + 16"))}
-                    ${q("k + 16", left.format("k + 16"))}
+                    ${p("k + 16", left("k + 16"))}
+                    ${q("k + 16", left("k + 16"))}
                 }
 % if not problem.elem.complex:
                 ${sums.multiply()}
@@ -81,8 +83,9 @@ if (has_diagonal) {
 % endif
 </%def>
 
-## v -= P Q over all k: each turn waits for one step of 64 k, and covers all steps whose tiles are finished by then.
-## computed: the steps that are done.  below: first over the u rows below the columns of a front.  has_input: see _sums.
+## v -= P Q over all k.  Each iteration waits for one step of 64 k, and computes all steps whose tiles are finished by
+## then.  computed: the number of steps that are done.  below: whether to begin with the u rows below the columns of a
+## front.  has_input: see _sums.
 <%def name="all(below=False, has_input=False)">\
 % if below:
     {

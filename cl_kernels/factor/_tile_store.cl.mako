@@ -45,13 +45,24 @@ for (long i = 64 * (${begin}) + t; i < 64 * (${end}); i += 256) {
         if (row < col && col < m) ${problem.elem.name}_store(v + col * v_row + row * v_col, (value_t)(0));
     }
 </%def>
-
-## out: a statement that stores a value as element (row, col) of V, or adds it (`adds`).  store_rows: store the 16 rows
-## from from_row on.  store: store all rows.  stored: store a value unless it is above L's diagonal.
+## A statement: store a value as element (row, col) of V, or add it to the stored one (`adds`).
 <%def name="out(row, col, value)">\
 <% at = f"v + (s0 + {row}) * v_row + (f0 + {col}) * v_col" %>\
 ${problem.elem.name}_store(${at}, ${f"{problem.elem.name}_load({at}) + " if adds else ""}${value})\
 </%def>
+## A statement: store the value of element (row, col) of V, which are C variables, unless it is above L's diagonal.
+<%def name="stored(value)">\
+<%
+if factorise and problem.elem.complex:  # L's diagonal is real
+    value = f"(s == f && row == col ? AS_VALUE(REAL({value})) : {value})"
+%>\
+% if not factorise:
+${out("row", "col", value)};
+% else:
+if (s < f || row <= col) ${out("row", "col", value)};
+% endif
+</%def>
+## Store the 16 rows of V from from_row on.
 <%def name="store_rows(from_row)">\
 <% chosen_at_run_time = in_fronts and factorise %>\
 {
@@ -60,9 +71,9 @@ ${problem.elem.name}_store(${at}, ${f"{problem.elem.name}_load({at}) + " if adds
         if (v_row == 1) {
 % endif
 % if by_s:
-        // The values pass through local memory, so that neighbouring work-items store neighbouring elements.  Turns use
-        // the panels' memory alternately, so that one barrier suffices.  A pitch of 17 puts columns into different
-        // banks.
+        // The values pass through local memory, so that neighbouring work-items store neighbouring elements.
+        // Successive calls use the memory of P's and of Q's panels alternately, so that one barrier suffices.  A pitch
+        // of 17 puts columns into different banks.
         __local value_t *stage = from & 16 ? q_part : p_part;
         if (y / ${16 // item_rows} == from / 16) {
 % for i in range(item_rows):
@@ -101,18 +112,9 @@ ${problem.elem.name}_store(${at}, ${f"{problem.elem.name}_load({at}) + " if adds
 % endif
     }
 </%def>
+
+## Store all rows of V.
 <%def name="store()">\
 barrier(CLK_LOCAL_MEM_FENCE);
     for (int rows = 0; rows < left_s; rows += 16) ${store_rows("rows")}
-</%def>
-<%def name="stored(value)">\
-<%
-if factorise and problem.elem.complex:  # L's diagonal is real
-    value = f"(s == f && row == col ? AS_VALUE(REAL({value})) : {value})"
-%>\
-% if not factorise:
-${out("row", "col", value)};
-% else:
-if (s < f || row <= col) ${out("row", "col", value)};
-% endif
 </%def>

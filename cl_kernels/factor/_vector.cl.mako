@@ -20,9 +20,9 @@ def step(along, j):
 def sums(along):
     return range(2 if along else 1)
 %>
-## Declare local memory (triangle: D; below: partial sums; xs: two blocks of x), sums, and elements of L, v and x.
+## Declare local memory (triangle: D; partial: partial sums; xs: two blocks of x), sums, and elements of L, v and x.
 <%def name="declare(along)">\
-__local value_t triangle[${64 * 65 // 2}], inverse[64], below[${64 * (9 if along else 4)}], xs[128], shared_x[64];
+__local value_t triangle[${64 * 65 // 2}], inverse[64], partial[${64 * (9 if along else 4)}], xs[128], shared_x[64];
     value_t v_t = (value_t)(0), x_half0 = (value_t)(0), x_half1 = (value_t)(0);
     value_t ${", ".join(f"l{j} = (value_t)(0)" for j in range(16))},
         ${", ".join(f"sum{i} = (value_t)(0)" for i in sums(along))};
@@ -63,14 +63,14 @@ __local value_t triangle[${64 * 65 // 2}], inverse[64], below[${64 * (9 if along
 ## Subtract the sums, by local memory, from `v_t`, which is element t of v in work-item t < 64.
 <%def name="subtract(along)">\
 % if along:
-    below[t / 8 * 9 + t % 8] = sum0;
-    below[(t / 8 + 32) * 9 + t % 8] = sum1;
+    partial[t / 8 * 9 + t % 8] = sum0;
+    partial[(t / 8 + 32) * 9 + t % 8] = sum1;
 % else:
-    below[t] = sum0;
+    partial[t] = sum0;
 % endif
     barrier(CLK_LOCAL_MEM_FENCE);
     if (t < 64)
-        for (int j = 0; j < ${8 if along else 4}; ++j) v_t -= below[${"t * 9 + j" if along else "64 * j + t"}];
+        for (int j = 0; j < ${8 if along else 4}; ++j) v_t -= partial[${"t * 9 + j" if along else "64 * j + t"}];
 </%def>
 
 ## Subtract the products of the blocks before this one: tiles 0 to `steps` of columns.  tile(k): the pointer to tile k,
@@ -102,14 +102,14 @@ __local value_t triangle[${64 * 65 // 2}], inverse[64], below[${64 * (9 if along
 <%def name="below(e, along, conj, tile)">\
 {
         __global const int *row = row_index + row_start;
-        int at = t < 64 && t + 64 < u ? row[t + 64] : 0;
+        int next_row = t < 64 && t + 64 < u ? row[t + 64] : 0;
         value_t x_next = t < 64 && t < u ? ${e.name}_load(x + row[t] * count) : (value_t)(0);
         if (u > 0) ${fetch(e, along, *tile("0"))}
         for (int k = 0; k < u; k += 64) {
             if (t < 64) {
                 xs[(k & 64) + t] = x_next;
-                x_next = k + 64 + t < u ? ${e.name}_load(x + at * count) : (value_t)(0);
-                at = k + 128 + t < u ? row[k + 128 + t] : 0;
+                x_next = k + 64 + t < u ? ${e.name}_load(x + next_row * count) : (value_t)(0);
+                next_row = k + 128 + t < u ? row[k + 128 + t] : 0;
             }
             barrier(CLK_LOCAL_MEM_FENCE);
             ${multiply(along, "xs + (k & 64)", conj)}

@@ -13,8 +13,8 @@ if (t < 64) {
 % endif
     }
     barrier(CLK_LOCAL_MEM_FENCE);
-    for (int slow = t / 64; slow < 64; slow += 4) {
-        const int row = ${"slow" if along else "t % 64"}, col = ${"t % 64" if along else "slow"};
+    for (int outer = t / 64; outer < 64; outer += 4) {
+        const int row = ${"outer" if along else "t % 64"}, col = ${"t % 64" if along else "outer"};
         if (col < row) {
             const value_t d = row < ${rows} ? ${conj}(${e.name}_load(${l} + row * ${l_row} + col * ${l_col}))
                 : (value_t)(0);

@@ -1,5 +1,4 @@
 ## cholesky: A = L L^H of `count` small matrices, on a GPU: a square of work-items for each, with A in registers.
-##
 ##   work-item (y, x) of side x side holds the elements      x ->  0 1 2 0 1 2
 ##   (y + r side, x + c side) of the lower triangle;         y 0   .           r, c: the row and column of a
 ##   neighbours have neighbouring elements, and every          1   . .         square (here side is 3, and there
@@ -8,17 +7,17 @@
 ## For each column: the work-items that hold it write it to local memory; all read it, compute the root of its pivot,
 ## and subtract the product of the column with itself from the columns right of it.  Columns alternate between two
 ## buffers, so a column costs one barrier.
-##
 ## policy    CholeskyPolicy: side, item (squares along each axis), together (matrices of a group)
 ## problem   CholeskyProblem           in_place   whether L replaces A; else the elements above L become zeros
 ## by_rows   whether neighbours along a row of L are neighbours in memory
+## ragged    whether a table has n (at most `max_n`) and the offsets of each matrix: see _ragged
 ## n is at most side * item; beyond n the matrix is extended by the unit matrix.  A group has side^2 work-items for each
 ## of its `together` matrices; t is the number of a work-item among those of its matrix.
 ##
 ##   columns   local memory: buffer 0: column of matrix 0 of the group | matrix 1 | ... || buffer 1: ...
 ##   v<r>_<c>  registers: the element of the work-item in the square (r, c)
-## ragged    whether a table has n (at most `max_n`) and the offsets of each matrix: see _ragged
-##
+##   column_y<r>, column_x<c>    elements of the current column, divided by the root of its pivot: those in the
+##             work-item's rows y + r side, and the conjugates of those in the rows x + c side
 ## report    for each matrix, the first column whose pivot is not positive, or -1, and the bits of that pivot.
 ##           The matrix may be a block of a larger one, from its column `first` on; reports of earlier blocks remain.
 <%namespace name="group" file="/group/group.cl.mako"/>
@@ -30,9 +29,9 @@
 <%include file="/common/prelude.cl.mako"/>
 <%
 e, S, R, P = problem.elem, policy.side, policy.item, policy.together
-rank = len(problem.batch)
-N, G = S * R, S * S * P
+rank, N, G = len(problem.batch), S * R, S * S * P
 names = ["l"] if in_place else ["a", "l"]
+position = f"x = t % {S}, y = t / {S}" if by_rows else f"y = t % {S}, x = t / {S}"
 %>
 ${element.scalar(e)}
 ${epilogue.values(e)}
@@ -44,7 +43,7 @@ void ${kernel("cholesky")}
     __local value_t columns[${2 * P * N}];
     const int t = get_local_id(0) % ${S * S};
     const long unclamped = get_group_id(0) * ${P}l + get_local_id(0) / ${S * S}, product = min(unclamped, count - 1);
-    const int ${"x = t % {0}, y = t / {0}".format(S) if by_rows else "y = t % {0}, x = t / {0}".format(S)};
+    const int ${position};
     __local value_t *column = columns + get_local_id(0) / ${S * S} * ${N};
 ${operands.locate(names, rank, "product")}
 % if ragged:
@@ -63,9 +62,9 @@ ${ragged_.matrix(names)}
     real_t bad_pivot = 0;
 % for b in range(R):
     for (int j = ${b * S}; j < min(${"max_n" if ragged else "n"}, ${(b + 1) * S}); ++j) {
-        const int at = j - ${b * S};  // the column in its square
+        const int x_of_j = j - ${b * S};  // the work-items with this x have column j
         __local value_t *shared = column + (j & 1) * ${P * N};
-        if (x == at) {
+        if (x == x_of_j) {
 % for r in range(b, R):
             shared[y + ${r * S}] = v${r}_${b};
 % endfor
@@ -78,20 +77,20 @@ ${ragged_.matrix(names)}
         }
         const real_t scale = failed < 0 ? rsqrt(pivot) : (real_t)NAN;
 % for r in range(b, R):
-        const value_t down${r} = scale * shared[y + ${r * S}];
+        const value_t column_y${r} = scale * shared[y + ${r * S}];
 % endfor
 % for c in range(b, R):
-        const value_t right${c} = scale * CONJ(shared[x + ${c * S}]);
+        const value_t column_x${c} = scale * CONJ(shared[x + ${c * S}]);
 % endfor
-        if (x == at) {
+        if (x == x_of_j) {
 % for r in range(b, R):
-            v${r}_${b} = down${r};
+            v${r}_${b} = column_y${r};
 % endfor
-            if (y == at) v${b}_${b} = AS_VALUE(pivot);
+            if (y == x_of_j) v${b}_${b} = AS_VALUE(pivot);
         }
 % for r in range(b, R):
 % for c in range(b, r + 1):
-        ${"if (x > at) " if c == b else ""}v${r}_${c} -= MUL(down${r}, right${c});
+        ${"if (x > x_of_j) " if c == b else ""}v${r}_${c} -= MUL(column_y${r}, column_x${c});
 % endfor
 % endfor
     }
@@ -105,8 +104,9 @@ ${ragged_.matrix(names)}
         report[1] = ${"as_long(bad_pivot)" if e.needs_fp64 else "(long)as_int(bad_pivot)"};
     }
 % for r in range(R):
-% for c in range(R if not in_place else r + 1):
-    if (y + ${r * S} < n && x + ${c * S} ${"<= y + " + str(r * S) if in_place else "< n"})
+% for c in range(r + 1 if in_place else R):
+<% end_of_row = f"<= y + {r * S}" if in_place else "< n" %>\
+    if (y + ${r * S} < n && x + ${c * S} ${end_of_row})
         ${e.name}_store(l + (y + ${r * S}l) * l_row + (x + ${c * S}l) * l_col, \
 % if c <= r and in_place:
 v${r}_${c});

@@ -40,9 +40,9 @@ ${rows.define(e, policy, True)}
 ${rows.define_square(e, policy)}
 
 ## Copy the triangle of A to T, and L back, four rows or columns at a time, whichever are contiguous.  Four lines also
-## contain the elements of a square on the diagonal that are not in the triangle, so `put` copies these squares by
-## elements.
-static inline void take(${E} *a, long a_row, long a_col, ${E} *t, long ld, long n)
+## contain the elements of a square on the diagonal that are not in the triangle, so store_triangle copies these
+## squares by elements.
+static inline void load_triangle(${E} *a, long a_row, long a_col, ${E} *t, long ld, long n)
 {
     //@noinline: PoCL compiles this function by itself (portable_gpu/runtime/pocl_bodies.py)
     for (long i = 0; i < n; i += 4) {
@@ -54,7 +54,7 @@ static inline void take(${E} *a, long a_row, long a_col, ${E} *t, long ld, long 
     }
 }
 
-static inline void put(${E} *t, long ld, ${E} *l, long l_row, long l_col, long n)
+static inline void store_triangle(${E} *t, long ld, ${E} *l, long l_row, long l_col, long n)
 {
     //@noinline: PoCL compiles this function by itself (portable_gpu/runtime/pocl_bodies.py)
     for (long i = 0; i < n; i += 4) {
@@ -103,12 +103,12 @@ ${ragged_.matrix(names, "long")}
         ${E} *inverse = t + size - n - ${policy.rows};
         long failed = -1;
         real_t bad_pivot = 0;
-        take(${names[0]}, ${names[0]}_row, ${names[0]}_col, t, ld, n);
+        load_triangle(${names[0]}, ${names[0]}_row, ${names[0]}_col, t, ld, n);
         for (long j = 0; j < n; j += ${policy.rows}) {
             factor_rows(t + j, ld, inverse, j, n, &failed, &bad_pivot);
             for (long i = j + ${NR}; i < n; i += ${NR}) solve_rows(t + j, ld, inverse, t + i, ld, j);
         }
-        put(t, ld, l, l_row, l_col, n);
+        store_triangle(t, ld, l, l_row, l_col, n);
         __global long *reported = report + report_offset + 2 * place;
         if (first == 0 || (failed >= 0 && reported[0] < 0)) {
             reported[0] = failed < 0 ? -1 : first + failed;

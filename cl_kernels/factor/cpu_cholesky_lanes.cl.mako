@@ -23,7 +23,7 @@
 e, V = problem.elem, policy.vector
 C, W = e.components, V // e.components
 E, source, digits = f"__global {e.name}_t", "l" if in_place else "a", "0123456789abcdef"
-# Components of a vector: the real (0) or the imaginary (1) part of each number, twice.
+# Names of components: the real part (0) or the imaginary part (1) of each number of a vector, at both its places.
 twice = lambda part: "".join(digits[i - i % 2 + part] for i in range(V))
 %>
 ${element.scalar(e)}

@@ -47,25 +47,25 @@ void ${kernel("copy")}
     const long top = band % bands * ${lines}, end = LEAST(top + ${lines}, count);
 ${operands.locate(["from", "to"], rank, "band / bands")}
     const long step = to_${along};
-    // Lines i .. i + together - 1 of the target, and of these the elements first .. last - 1.
+    // Lines i .. i + lines_here - 1 of the target, and of these the elements first .. last - 1.
     for (long i = top; i < end; i += 4) {
-        const long together = LEAST(4, end - i);
+        const long lines_here = LEAST(4, end - i);
         long begin = first, stop = last;
         // For a triangle, clear the elements above the diagonal, and copy those of the square on the diagonal.  The
         // remaining elements of the four lines, begin .. stop, are copied after the loop.
-        if (triangle) ${"stop = LEAST(last, i)" if by_rows else "begin = MOST(first, i + together)"};
-        for (long k = i; triangle && k < i + together; k++) {
+        if (triangle) ${"stop = LEAST(last, i)" if by_rows else "begin = MOST(first, i + lines_here)"};
+        for (long k = i; triangle && k < i + lines_here; k++) {
             const long ${("from_here = MOST(first, k + 1), to_here = last" if by_rows
                 else "from_here = first, to_here = LEAST(last, k)")};
             clear(to + k * to_${across} + from_here * step, step, to_here - from_here);
 #pragma clang loop vectorize(disable) unroll(disable)  // up to four elements
             for (long j = MOST(first, ${"i" if by_rows else "k"});
-                j < LEAST(last, ${"k + 1" if by_rows else "i + together"}); j++)
+                j < LEAST(last, ${"k + 1" if by_rows else "i + lines_here"}); j++)
                 ${e.name}_store(to + k * to_${across} + j * step,
                     ${e.name}_load(from + k * from_${across} + j * from_${along}));
         }
         if (begin < stop)
             move(from + i * from_${across} + begin * from_${along}, from_${across}, from_${along},
-                 to + i * to_${across} + begin * step, to_${across}, step, together, stop - begin);
+                 to + i * to_${across} + begin * step, to_${across}, step, lines_here, stop - begin);
     }
 }

@@ -26,6 +26,7 @@ e, rank, NR, R = problem.elem, len(problem.batch), policy.strip(problem.elem), p
 E = f"__global {e.name}_t"
 names = ["l", "b", *(["from"] if source else [])]
 origin = "from" if source else "b"
+# The function that copies L to L^H; of a conjugated L the elements are already those of L^H.
 triangle = "move_triangle" if e.complex and not problem.l.conj else "move"
 %>
 ${element.scalar(e)}
@@ -41,7 +42,7 @@ ${rows.types(e, policy)}
 ${rows.define(e, policy, False)}
 
 // Copy the triangle, and compute the reciprocals of its diagonal.
-static inline void take(${E} *l, long l_row, long l_col, ${E} *t, long ld, ${E} *inverse, long n)
+static inline void load_triangle(${E} *l, long l_row, long l_col, ${E} *t, long ld, ${E} *inverse, long n)
 {
     //@noinline: PoCL compiles this function by itself (portable_gpu/runtime/pocl_bodies.py)
     // L is copied by its rows, up to the diagonal, or by its columns, from the diagonal on, whichever are contiguous;
@@ -104,7 +105,7 @@ ${ragged_.pair("long")}
 % endif
         const long to = (group + 1) * columns < m ? (group + 1) * columns : m;
         ${E} *x = t + (n + ${R}) * ld, *inverse = x + (n + ${R}) * ${NR};
-        take(l, l_row, l_col, t, ld, inverse, n);
+        load_triangle(l, l_row, l_col, t, ld, inverse, n);
         for (long c = group * columns; c < to; c += ${NR}) {
             const long cols = to - c < ${NR} ? to - c : ${NR};
             move_strip(${origin} + c * ${origin}_col, ${origin}_row, ${origin}_col, x, n, cols, false);

@@ -51,17 +51,17 @@ ${operands.locate(names, rank, "band / bands")}
         __global ${e.name}_t ${"const " if what == "unpack" else ""}*p = packed + rectangle(row, start) + left,
             *q = packed + diagonal(n, row, start) + left;
         // The ends of this row's columns in the packed rectangle, and in the triangle.
-        const long across = clamp(start - left, 0l, cols), inside = clamp(row + 1 - left, 0l, cols);
+        const long rectangle_end = clamp(start - left, 0l, cols), triangle_end = clamp(row + 1 - left, 0l, cols);
 % if target.is_cpu:
-        for (long j = 0; j < across; ++j) ${move("p")}
-        for (long j = across; j < inside; ++j) ${move("q")}
+        for (long j = 0; j < rectangle_end; ++j) ${move("p")}
+        for (long j = rectangle_end; j < triangle_end; ++j) ${move("q")}
 % if what == "unpack":
-        for (long j = inside; j < cols; ++j) ${beyond()}
+        for (long j = triangle_end; j < cols; ++j) ${beyond()}
 % endif
 % else:
         const long j = group % pieces * ${size} + get_local_id(0);
-        if (j < inside) {
-            if (j >= across) p = q;
+        if (j < triangle_end) {
+            if (j >= rectangle_end) p = q;
             ${move("p")}
         }
 % if what == "unpack":
@@ -86,6 +86,7 @@ ${store}(${p} + j, ${load}(line + j${step}) + MUL(beta, ${load}(${p} + j)));
 <%def name="beyond()">\
 % if above == "conj":
 {
+            // The mirrored element is in row `other`, in the block that begins at row `top`.
             const long other = left + j, top = other / ${block} * ${block};
             ${store}(line + j${step},
                 CONJ(${load}(packed + row + (row < top ? rectangle(other, top) : diagonal(n, other, top)))));

@@ -33,7 +33,10 @@ rank = len(problem.batch)
 SM, SN, R, C, T = p.side_m, p.side_n, p.item_m, p.item_n, p.together
 N, W, LANES = p.rows, p.columns, p.side_m * p.side_n
 STRIDE = N + 1
-read, names = ("b", ["l", "b"]) if source is None else ("c", ["l", "c", "b"])
+read = "b" if source is None else "c"  # the array from which B is read
+names = ["l", "b"] if source is None else ["l", "c", "b"]
+# Work-items with adjacent numbers t have elements that are adjacent in memory.
+position = f"x = t % {SN}, y = t / {SN}" if by_rows else f"y = t % {SM}, x = t / {SM}"
 %>
 ${element.scalar(e)}
 ${epilogue.values(e)}
@@ -44,7 +47,7 @@ void ${kernel("solve")}
 {
     __local value_t triangles[${T * N * STRIDE}], rows[${2 * T * W}];
     const int t = get_local_id(0) % ${LANES}, which = get_local_id(0) / ${LANES};
-    const int ${f"x = t % {SN}, y = t / {SN}" if by_rows else f"y = t % {SM}, x = t / {SM}"};
+    const int ${position};
     const long triangle = get_group_id(0) / groups * ${T} + which;
 % if rank or ragged or problem.reports:
     const long product = min(triangle, count - 1);
@@ -67,7 +70,7 @@ ${ragged_.pair()}
 % endfor
 % endfor
 ${triangle.load(problem, policy)}\
-## Rows j of which those with number b in a work-item are.
+## Rows j from b side_m on: of these, each work-item has at most one, its row number b.
 % for b in range(R):
     for (int j = ${b * SM}; j < min(${"max_n" if ragged else "n"}, ${(b + 1) * SM}); ++j) {
         __local value_t *shared = row + (j & 1) * ${T * W};

@@ -22,7 +22,8 @@
 ## problem     CholeskyProblem or SolveProblem (forwards)     factorise   which of the two
 ## separate    whether C and V are different arrays; then elements above L become zeros
 ## unit, conj  whether L has a unit diagonal, and whether P and D are conjugated
-## p_along, q_along      whether neighbours along k are neighbours in memory    by_s  the same for V along s
+## p_along, q_along  whether elements of P, and of Q, that are neighbours along k are neighbours in memory
+## by_s        whether elements of V that are neighbours along s are neighbours in memory
 ## mma         whether products are by matrix instructions (float64)    paired   whether there are pairs
 ## item_rows   rows of V that a work-item has: see _tile    panels   1 or 2 of each operand in local memory
 ## in_fronts, adds   whether this is a kernel of fronts; whether stores add to V (fronts/update): here both are False
@@ -66,8 +67,6 @@ void ${kernel("tiles")}
 ${operands.locate(names, rank, "product")}
 % if factorise:
     report += report_offset + 2 * product;
-% endif
-% if factorise:
     // V(s, f) is L's element (f, s).
     __global ${e.name}_t *v = l;
     const long v_row = l_col, v_col = l_row;
@@ -86,7 +85,11 @@ ${operands.locate(names, rank, "product")}
     value_t ${", ".join(f"w{i}_{j}" for i in range(item_rows) for j in range(16 // item_rows))};
 % endif
 % if factorise and separate:
-    ${memory.zeros(*(("max(s0, 0l)", "has_diagonal ? f0 + 64 : s0 + 64") if paired else ("s0", "s0 + 64")))}
+<%
+begin = "max(s0, 0l)" if paired else "s0"
+end = "has_diagonal ? f0 + 64 : s0 + 64" if paired else "s0 + 64"
+%>\
+    ${memory.zeros(begin, end)}
 % endif
     ${products.input("c" if separate else "v")}
     ${products.all()}

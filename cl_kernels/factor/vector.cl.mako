@@ -12,8 +12,8 @@
 ## groups      those of the launch; a group's ticket is (block of rows) * (columns of all matrices) + column
 ## blocks      those of 64 rows of one column of B
 ## Names in the kernel: v_t, element t of v in work-item t < 64; steps, the number of the block, which is that of the
-## blocks before it; first_row, its first row; left, its number of rows; pair, the number of the column among those of
-## all matrices; cell, the pointer to the column's cells.
+## blocks before it; first_row, its first row; left, its number of rows; column_of_all, the number of the column among
+## those of all matrices; cell, the pointer to the column's cells.
 <%namespace name="group" file="/group/group.cl.mako"/>
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="epilogue" file="/common/epilogue.cl.mako"/>
@@ -55,10 +55,10 @@ void ${kernel("vector")}
     const int t = get_local_id(0);
     if (t == 0) ticket = ${waiting.ticket()};
     barrier(CLK_LOCAL_MEM_FENCE);
-    const long pairs = groups / blocks, pair = ticket % pairs, column = pair % m;
-    const int steps = (int)(ticket / pairs), first_row = 64 * steps, left = (int)min(n - first_row, 64l);
-    volatile __global ulong *cell = ${cells.cell(f"{64 * words} * pair * blocks")};
-${operands.locate((["c"] if separate else []) + ["l", "v"], rank, "pair / m")}
+    const long all_columns = groups / blocks, column_of_all = ticket % all_columns, column = column_of_all % m;
+    const int steps = (int)(ticket / all_columns), first_row = 64 * steps, left = (int)min(n - first_row, 64l);
+    volatile __global ulong *cell = ${cells.cell(f"{64 * words} * column_of_all * blocks")};
+${operands.locate((["c"] if separate else []) + ["l", "v"], rank, "column_of_all / m")}
     l += first_row * l_row;
     v += column * v_col;
     if (t < left) v_t = ${e.name}_load(${f"c + column * c_col" if separate else "v"} + (first_row + t) * ${source}_row);

@@ -13,7 +13,9 @@
 <%
 e, T = triangle.elem, size // lanes
 is_zero = "v.x == 0 && v.y == 0" if e.complex else "v == 0"
-result, update = ("first", "first = min(first, {})") if size == 1 else ("*result", "atomic_min(result, {})")
+# C text of `first` of this work-item's triangle, and of the statement that lowers it to a column.
+result = "first" if size == 1 else "*result"
+update = "first = min(first, {})" if size == 1 else "atomic_min(result, {})"
 %>
 ${element.scalar(e)}
 

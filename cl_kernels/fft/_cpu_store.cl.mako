@@ -19,7 +19,7 @@
 form, size = target.form, target.components
 complex_rows = size == 2
 sides = range(planes)
-step = ", long limit_batch" if target.stepped else ""
+limit_batch = ", long limit_batch" if target.stepped else ""
 parameters = arguments = ""
 if target.factor:
     parameters, arguments = ", __global const real_t *factors", ", factors"
@@ -33,7 +33,7 @@ if twisted:
 ${fetched.define(target, planes, V, twisted, number, parameters)}\
 // Store the lanes of row k from `skip` on, number by number.
 static inline void store_lanes${number}(__global real_t *y, long k, long row, long lane_step, long lane, long skip,
-    long live, long limit, long limit_row${step}, const vec_t *re, const vec_t *im)
+    long live, long limit, long limit_row${limit_batch}, const vec_t *re, const vec_t *im)
 {
     real_t lane_re[${V * planes}]${f", lane_im[{V * planes}]" if complex_rows else ""};
 % for plane in sides:
@@ -61,7 +61,7 @@ static inline void store_lanes${number}(__global real_t *y, long k, long row, lo
 
 static void store${number}(__global const vec_t *s, __global const int *place, long n, int flip, real_t scale,
     __global real_t *y, long rows, long row, long lane_step, long lane, long live, long limit, long limit_row,
-    long first, long begin${step}${parameters})
+    long first, long begin${limit_batch}${parameters})
 {
     //@noinline: PoCL compiles this function by itself (portable_gpu/runtime/pocl_bodies.py)
 % if form == "folded":

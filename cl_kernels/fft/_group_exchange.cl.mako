@@ -45,10 +45,10 @@ ${f"if ({stage.item} + {b * plan.items} < {stage.count}) " if (b + 1) * plan.ite
 % endif
 % for r in range(inputs):
 % for part in parts:
-<% other = layout.size * (len(parts) - 1) * (part == "im") %>\
-        ${part}[${b * R + r}] = ${(f"at[{layout.step(r * M) + other}]"
+<% part_offset = layout.size * (len(parts) - 1) * (part == "im") %>\
+        ${part}[${b * R + r}] = ${(f"at[{layout.step(r * M) + part_offset}]"
             if layout.even(M)
-            else f"numbers[{layout.place(f'(j + {r * M})', stage.slot)} + {other}]")};
+            else f"numbers[{layout.place(f'(j + {r * M})', stage.slot)} + {part_offset}]")};
 % endfor
 % endfor
     }

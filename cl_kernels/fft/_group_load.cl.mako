@@ -1,6 +1,6 @@
 ## Rows of a source of fft/group in global memory, loaded as numbers (re, im).
 ##
-##   load(source, planes, all, sure, tag)
+##   load(source, planes, all, unconditional, tag)
 ##       load_row(x, i, lane, live, sign, ...): row i of a lane, or of two real lanes (planes is 2) that form one
 ##       complex lane
 ##
@@ -8,7 +8,7 @@
 ## x         the pointer to the row.  For the form folded there is a parameter `mirrored`: if it is true, x points to
 ##           the number whose conjugate is that of the row.
 ## live      the number of lanes, from this one on, that have numbers
-## sure      whether the lane surely has numbers.  Then loads are unconditional, because some drivers make each
+## unconditional   whether the lane always has numbers.  Then loads have no condition, because some drivers make each
 ##           conditional load wait for the load before it; if there is no second lane, this one is read twice.
 ## first     an existing number that is read in the place of a missing one, for the same reason
 ## sign      -1 if the exponents of the transform are positive; then real and imaginary parts are exchanged
@@ -17,12 +17,14 @@
 ## second one.  all: whether every row of every lane exists, so that none is compared with a limit.  Other forms, limits
 ## and factors, which are described by the further arguments (_group_places: fixed): see _cpu_load.
 <%namespace name="rows" file="/fft/_group_places.cl.mako"/>
-<%def name="load(source, planes, all, sure, tag)">
+<%def name="load(source, planes, all, unconditional, tag)">
 <%
 half = source.form == "half"
-first_parameter, first_argument = ("", "") if all or source.form == "folded" else (
-    ", __global const real_t *first", ", first")
-mirrored_parameter, mirrored_argument = (", bool mirrored", ", mirrored") if source.form == "folded" else ("", "")
+first_parameter = first_argument = mirrored_parameter = mirrored_argument = ""
+if source.form == "folded":
+    mirrored_parameter, mirrored_argument = ", bool mirrored", ", mirrored"
+elif not all:
+    first_parameter, first_argument = ", __global const real_t *first", ", first"
 %>
 static inline pair_t element${tag}(__global const real_t *x, long i, long lane${mirrored_parameter}
     ${rows.parameters(source, all)}${first_parameter})
@@ -52,14 +54,14 @@ static inline pair_t element${tag}(__global const real_t *x, long i, long lane${
 static inline pair_t load_row${tag}(__global const real_t *x, long i, long lane${mirrored_parameter}, uint live,
     real_t sign${rows.parameters(source, all)}${first_parameter}${", long n, pair_t *mirror" if half else ""})
 {
-% if sure:
+% if unconditional:
     pair_t v = element${tag}(x, i, lane${mirrored_argument}${rows.arguments(source, all)}${first_argument});
 % else:
     pair_t v = live > 0 ? element${tag}(x, i, lane${mirrored_argument}${rows.arguments(source, all)}${first_argument})
         : (pair_t)(0, 0);
 % endif
 % if planes == 2 and source.form != "folded":
-% if sure:
+% if unconditional:
     const pair_t second = element${tag}(x + ${source.components} * (live > 1 ? lane_step : 0), i,
         lane + (live > 1)${rows.arguments(source, all)}${first_argument});
 % else:

@@ -25,7 +25,7 @@ from portable_gpu.codegen import axes
 <%def name="define(pass_)">
 ${stages.define(pass_.plan, pass_.tag)}
 % if pass_.source.form != "packed":
-${source_rows.load(pass_.source, pass_.planes, pass_.all_in, pass_.sure, pass_.tag)}
+${source_rows.load(pass_.source, pass_.planes, pass_.all_in, pass_.unconditional, pass_.tag)}
 % endif
 ${result_rows.put(pass_.result, pass_.planes, pass_.twisted and pass_.plan.staged_target, pass_.all_out, pass_.tag)}
 % if pass_.result.form == "split":
@@ -101,7 +101,7 @@ ${"".join(f" + {at} * {name}_batch{d}" for d, at in enumerate(axes.digits("batch
         + t_offset${"".join(f" + {at} * t_batch{d}" for d, at in enumerate(axes.digits("batch", rank, "batch_item")))};
 % endif
     real_t re[${plan.numbers_per_item}], im[${plan.numbers_per_item}];
-${side_in.read(plan, pass_.source, planes, fixed_x, pass_.tag, pass_.sure, rank if pass_.ahead else 0)}\
+${side_in.read(plan, pass_.source, planes, fixed_x, pass_.tag, pass_.unconditional, rank if pass_.ahead else 0)}\
 % if pass_.twists:
 ${stages.load_twists(plan, pass_.result.form, number_of)}\
 % endif

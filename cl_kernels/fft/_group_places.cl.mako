@@ -2,6 +2,8 @@
 ## and those arguments of load_row and put that describe them.  side: RenderedOperand.  All results are C text; row,
 ## lane, s{u} and i{u} (slot and row of number u of a work-item) are C text too.  Strides and limits: PassOperand.
 ##
+## The form folded: see _cpu_load.
+##
 ##   place(name, side, row, lane)     the pointer to a row of a lane
 ##   begin(name, side, row, lane)     declare <name>_at, this pointer; for the form folded also <name>_end, its mirror
 ##                                    image: the distance of <name>_end from the sequence's end is that of <name>_at
@@ -30,7 +32,10 @@ def mirrored(name, side, row, lane):
     return f"2 * ((long)({row}) * {name}_limit_row + {lane}) > {limit(name, side)}"
 
 def limit(name, side):
-    """The C expression for the end of a side's numbers, relative to that of row 0 of lane 0."""
+    """The C expression for the end of a side's numbers, relative to that of row 0 of lane 0.
+
+    A folded row's limit is compared with the sum of two numbers, a number and its mirror image.
+    """
     factor = 2 if side.form == "folded" else 1
     return f"({name}_limit - {factor} * {name}_number)" if side.stepped else f"{name}_limit"
 
@@ -60,7 +65,7 @@ ${side.dense}\
 ${name}_${axis}\
 % endif
 </%def>
-<%def name="place(name, side, row, lane)">${name} + ${distance(name[0], side, row, lane)}</%def>
+<%def name="place(name, side, row, lane)">${name} + ${distance(name, side, row, lane)}</%def>
 <%def name="distance(name, side, row, lane)">\
 ${side.components} * ((long)(${row}) * ${step(name, side, "row")} + (long)(${lane}) * ${step(name, side, "lane")})\
 </%def>

@@ -84,14 +84,17 @@ k = f"{last.item} + {c * plan.items + r * M}"
 %>\
 % if c == 0:
 <%
-half = r >= R // 2
-row = r - R // 2 if half else r
-k0, a0, b0 = row * M + half * M // 2, number(half, row), number(half, R - 1 - row if half else -row % R)
+# What work-item 0 stores in place of this: pairs of butterfly 0 first, and then pairs of butterfly M / 2.
+if r < R // 2:
+    k0, a0, b0 = r * M, number(0, r), number(0, -r % R)
+else:
+    row = r - R // 2
+    k0, a0, b0 = row * M + M // 2, number(1, row), number(1, R - 1 - row)
 %>\
     {
-        const bool alone = ${last.item} == 0;
-        const uint k = alone ? ${k0} : ${k};
-        ${pair("k", f"alone ? {a0} : {first}", f"alone ? {b0} : {second}")}
+        const bool is_item_0 = ${last.item} == 0;
+        const uint k = is_item_0 ? ${k0} : ${k};
+        ${pair("k", f"is_item_0 ? {a0} : {first}", f"is_item_0 ? {b0} : {second}")}
     }
 % else:
     {

@@ -26,16 +26,17 @@ static inline void twist${stage.number}${tag}(real_t *re, real_t *im, const pair
 % for bit in range((R - 1).bit_length()):
     w[${1 << bit}] = table_roots[${bit}];
 % endfor
-## together: roots that are computed at a time, before they are used.  Root r is the product of roots high and r - high.
-<% together, low = (1, 4 if R > 8 else 2) if plan.back else (R, R) %>\
-% for begin in range(0, R, together):
-% for r in range(max(begin, 1), begin + together):
+## at_once: roots that are computed before they are used.  Root r is the product of roots high and r - high, which in a
+## convolution is below `low`, so that few roots stay in registers.
+<% at_once, low = (1, 4 if R > 8 else 2) if plan.back else (R, R) %>\
+% for begin in range(0, R, at_once):
+% for r in range(max(begin, 1), begin + at_once):
 <% high = r - r % low if r > low and r % low else 1 << (r.bit_length() - 1) %>\
 % if r & (r - 1):
     w[${r}] = product(w[${high}], w[${r - high}]);
 % endif
 % endfor
-% for r in range(max(begin, 1), begin + together):
+% for r in range(max(begin, 1), begin + at_once):
     {
         const pair_t v = product((pair_t)(re[${r}], im[${r}]), w[${r}]);
         re[${r}] = v.x, im[${r}] = v.y;
@@ -55,7 +56,6 @@ static inline void stage${stage.number}${tag}(real_t *re, real_t *im${", const p
 }
 % endfor
 </%def>
-
 <%def name="roots(plan, stage)">
 <% bits = (stage.radix - 1).bit_length() %>\
     const pair_t w${stage.number}[${bits * stage.butterflies}] = {

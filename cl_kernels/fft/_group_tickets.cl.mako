@@ -31,10 +31,10 @@ static inline uint2 task_of(uint ticket, uint parts, uint groups0, uint groups1,
     if (ticket >= (parts - lag) * both)
         return (uint2)(1, ticket - (parts - lag) * groups0);
     const uint round = ticket / both, place = ticket % both;  // a round has the groups of a part of each pass
-    const uint firsts = (uint)((ulong)place * groups0 / both);  // groups of the first pass before, in this round
-    if ((uint)((ulong)(place + 1) * groups0 / both) > firsts)
-        return (uint2)(0, (round + lag) * groups0 + firsts);
-    return (uint2)(1, round * groups1 + place - firsts);
+    const uint first_pass_groups = (uint)((ulong)place * groups0 / both);  // those before `place`
+    if ((uint)((ulong)(place + 1) * groups0 / both) > first_pass_groups)
+        return (uint2)(0, (round + lag) * groups0 + first_pass_groups);
+    return (uint2)(1, round * groups1 + place - first_pass_groups);
 }
 </%def>
 

@@ -23,12 +23,13 @@
 ##
 ## kind  as above: two, three, one are DCTs of types II, III, I; four and odd are of type IV; sine is the DST of type I
 ## stage  before or after      real  the Element      rank  batch axes      edge  a factor of the outer numbers
-## In the text: a, b  the line's numbers in x and in y;  r  number k of b;  u, v  numbers of the line
+## In the text: a, b  the line's numbers in x and in y;  r  number k of b;  p  a number of z;  u, v  numbers of the line
 ## reversed, alternating  arguments that make sine transforms of cosine transforms: see `number`
 ## A work-item takes `chunk` of the `numbers` of a line; adjacent work-items have adjacent lines.  Launch: `items`.
 <%include file="/common/prelude.cl.mako"/>
 <%
 digits = axes.digits("batch", rank, "line")
+# C text of the place of a line in x, or in y.
 at = lambda name: f"{name}_offset" + "".join(f" + {digit} * {name}_batch{d}" for d, digit in enumerate(digits))
 before = stage == "before"
 complex_in = not before and kind != "three"

@@ -50,22 +50,22 @@ void ${kernel("fft")}
     const long first = get_global_id(0) * run;
 % for number, passes in enumerate(launches):
 <%
-both = len(passes) == 2
+two_passes = len(passes) == 2
 outer = {"x": passes[0].source, "y": passes[-1].result}
-names = [("x", "v"), ("u", "y")] if both else [("x", "y")]  # source and target of each pass
+names = [("x", "v"), ("u", "y")] if two_passes else [("x", "y")]  # source and target of each pass
 times = passes[-1].result.times
 %>
 % if len(launches) > 1:
     if (number == ${number}) {
 % endif
-% if both:
+% if two_passes:
     __global const real_t *u = between + get_global_id(0) * between_size;
     __global real_t *v = between + get_global_id(0) * between_size;
 % else:
     const long across = (lanes0 + ${V * passes[0].planes - 1}) / ${V * passes[0].planes};
 % endif
     for (long strip = first; strip < minimum(strips, first + run); strip++) {
-        const long batch_item = strip${"" if both else " / across"};
+        const long batch_item = strip${"" if two_passes else " / across"};
         __global const real_t *x0 = x
             + ${outer["x"].components} * (x_offset${"".join(f" + {at} * x_batch{d}" for d, at in enumerate(batch))});
 % if times:
@@ -86,15 +86,16 @@ store_number = stores.index((pass_.result, pass_.planes, pass_.twisted))
 load_arguments = f"{side_in}_rows, {side_in}_row, {side_in}_lane, lane, live, {side_in}_limit, {side_in}_limit_row"
 load_arguments += f", {side_in}_factor" if pass_.source.factor else ""
 result, minus_number = pass_.result, " - y_number" if pass_.result.stepped else ""
-# Numbers count from that of row 0 of lane 0; a folded row's limit from twice that, so the text occurs twice.
-limit = f"{side_out}_limit{2 * minus_number if result.form == 'folded' else minus_number}"
+# Numbers count from that of row 0 of lane 0, and a folded row's limit counts from twice that.
+subtracted = minus_number + minus_number if result.form == "folded" else minus_number
+limit = f"{side_out}_limit{subtracted}"
 store_arguments = f"{side_out}_rows, {side_out}_row, {side_out}_lane, lane, live, {limit}, {side_out}_limit_row"
 store_arguments += f", y_first, y_begin{minus_number}" if side_out == "y" else ", 0, 0"
 store_arguments += (", y_limit_batch" if result.stepped else "") + (f", {side_out}_factor" if result.factor else "")
 store_arguments += ", t0 + 2 * lane * t_lane, t_row, t_lane, t_conjugate" if pass_.result.times else ""
 store_arguments += f", fine{k}, coarse{k} + lane / {strip_lanes} * 2 * n{k}" if pass_.twisted else ""
 %>
-% if both:
+% if two_passes:
         for (long lane = 0; lane < lanes${k}; lane += ${strip_lanes}) {
 % else:
         {

@@ -16,6 +16,7 @@
 <%
 last, outer = count - 1, range(count - 1)
 size = elem.components
+# C text of the index along each of some axes, the last of which varies fastest.
 digits = axes.digits
 %>
 typedef ${elem.real} real_t;
@@ -58,15 +59,15 @@ void ${kernel("direct")}
             const real_t t_re = t_at[0]${", t_im = conjugate ? -t_at[1] : t_at[1]" if elem.complex else ""};
             // Results `first` to `end` of the work-item's W have an x for this t.
             const long first = max(0L, j - from), end = min((long)${W}, axis${last}_x + j - from);
-% for fast in (True, False):
-            ${"if (x_axis%d == 1 && end - first == %d) {" % (last, W) if fast else "} else {"}
+% for adjacent in (True, False):
+            ${f"if (x_axis{last} == 1 && end - first == {W}) {{" if adjacent else "} else {"}
                 #pragma unroll
                 for (int l = 0; l < ${W}; l++) {
-% if not fast:
+% if not adjacent:
                     if (l < first || l >= end)
                         continue;
 % endif
-                    __global const real_t *number = x_at + ${size} * l${"" if fast else f" * x_axis{last}"};
+                    __global const real_t *number = x_at + ${size} * l${"" if adjacent else f" * x_axis{last}"};
 % if elem.complex:
                     re[l] += number[0] * t_re - number[1] * t_im, im[l] += number[0] * t_im + number[1] * t_re;
 % else:

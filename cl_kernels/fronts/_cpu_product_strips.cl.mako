@@ -38,15 +38,16 @@ static inline void strip_${name}(${E} *to_, ${E} *l, long leading, ${E} *y,
 }
 % endfor
 
+// Both functions: the strips have rows before `strip_end` of `to`, and its columns before `strip_columns`.
 static inline void subtract_forward(${E} *to, ${E} *l, long leading, ${E} *y, long count, long n, long rows,
     long length)
 {
-    const long whole = rows / ${R} * ${R}, strips = n / ${W} * ${W};
-    for (long r = 0; r < strips; r += ${W})
-        for (long i = 0; i < whole; i += ${R})
+    const long strip_end = rows / ${R} * ${R}, strip_columns = n / ${W} * ${W};
+    for (long r = 0; r < strip_columns; r += ${W})
+        for (long i = 0; i < strip_end; i += ${R})
             strip_forward(to + i * count + r, l + i * leading, leading, y + r, count, length);
     for (long i = 0; i < rows; i++) {
-        const long from = i < whole ? strips : 0;
+        const long from = i < strip_end ? strip_columns : 0;
         for (long k = 0; from < n && k < length; k++)
             subtract(to + i * count + from, l[i * leading + k], y + k * count + from, n - from);
     }
@@ -55,12 +56,12 @@ static inline void subtract_forward(${E} *to, ${E} *l, long leading, ${E} *y, lo
 static inline void subtract_backward(${E} *to, ${E} *l, long leading, ${E} *x, __global const int *row, long count,
     long n, long rows, long length)
 {
-    const long whole = length / ${R} * ${R}, strips = n / ${W} * ${W};
-    for (long r = 0; r < strips; r += ${W})
-        for (long k = 0; k < whole; k += ${R})
+    const long strip_end = length / ${R} * ${R}, strip_columns = n / ${W} * ${W};
+    for (long r = 0; r < strip_columns; r += ${W})
+        for (long k = 0; k < strip_end; k += ${R})
             strip_backward(to + k * count + r, l + k, leading, x + r, row, count, rows);
     for (long k = 0; k < length; k++) {
-        const long from = k < whole ? strips : 0;
+        const long from = k < strip_end ? strip_columns : 0;
         for (long i = 0; from < n && i < rows; i++)
             subtract(to + k * count + from, CONJ(l[i * leading + k]), x + row[i] * count + from, n - from);
     }

@@ -25,23 +25,23 @@ void ${kernel("backward")}
     const long t = get_local_id(0), s = which[first_of + get_group_id(0)];
 ${front_.front("s", only=("columns", "rows", "panel", "leading", "row_start", "first"))}
     x += x_offset;
-    ${E} *l = factor + factor_offset + panel, *columns_x = x + first * count;
+    ${E} *l = factor + factor_offset + panel, *own_x = x + first * count;
     __global const int *row = row_index + row_start;
     // Element (k, r) of y_c - L21^H x_u, with k a row and r a right-hand side.
     for (long at = t; at < columns * count; at += ${size}) {
         const long k = at / count, r = at % count;
-        value_t sum = columns_x[at];
+        value_t sum = own_x[at];
         for (long i = 0; i < rows; i++)
             sum -= MUL(CONJ(l[(columns + i) * leading + k]), x[row[i] * count + r]);
-        columns_x[at] = sum;
+        own_x[at] = sum;
     }
     // Backward substitution: row k is done, and is subtracted from all rows above.
     for (long k = columns - 1; k >= 0; k--) {
         barrier(CLK_GLOBAL_MEM_FENCE);
         const real_t inverse = 1 / REAL(l[k * leading + k]);
-        for (long r = t; r < count; r += ${size}) columns_x[k * count + r] *= inverse;
+        for (long r = t; r < count; r += ${size}) own_x[k * count + r] *= inverse;
         barrier(CLK_GLOBAL_MEM_FENCE);
         for (long at = t; at < k * count; at += ${size})
-            columns_x[at] -= MUL(CONJ(l[k * leading + at / count]), columns_x[k * count + at % count]);
+            own_x[at] -= MUL(CONJ(l[k * leading + at / count]), own_x[k * count + at % count]);
     }
 }

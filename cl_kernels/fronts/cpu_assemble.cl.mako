@@ -35,20 +35,21 @@ static inline long first_from(__global const int *numbers, long n, long bound)
 
 // Add the elements (i, j), j in [from, to), of a packed update of u rows: element j to row[at[j] - shift].
 // `across` + j * w is the place of element (i, j) where j >= w.
-static inline void add_row(${E} *row, __global const int *at, long shift, ${E} *child_, long i, long from, long to,
-    long u)
+static inline void add_row(${E} *row, __global const int *at, long shift, ${E} *packed_update, long i, long from,
+    long to, long u)
 {
     const long w = (u + 1) / 2, e = 1 - u % 2, middle = from > to || to < w ? to : from > w ? from : w;
-    ${E} *line = child_ + (i + e) * w, *across = child_ - w * w + i - w + 1 - e;
+    ${E} *line = packed_update + (i + e) * w, *across = packed_update - w * w + i - w + 1 - e;
     for (long j = from; j < middle; j++) row[at[j] - shift] += line[j];
     for (long j = middle; j < to; j++) row[at[j] - shift] += across[j * w];
 }
 
 // Add the elements (i, j), i in [from, u), of a packed update of u rows: element i to column[at[i] - shift].
-static inline void add_column(${E} *column, __global const int *at, long shift, ${E} *child_, long j, long from, long u)
+static inline void add_column(${E} *column, __global const int *at, long shift, ${E} *packed_update, long j, long from,
+    long u)
 {
     const long w = (u + 1) / 2, e = 1 - u % 2, step = j < w ? w : 1;
-    ${E} *first = j < w ? child_ + e * w + j : child_ + (j - w) * w - w + 1 - e;
+    ${E} *first = j < w ? packed_update + e * w + j : packed_update + (j - w) * w - w + 1 - e;
     for (long i = from; i < u; i++) column[at[i] - shift] += first[i * step];
 }
 
@@ -73,15 +74,18 @@ ${front_.front("s", only=("columns", "rows", "panel", "leading", "update", "chil
 ${front_.front("child[k]", "child_", ("rows", "update", "row_start"))}
         __global const int *at = relative + child_row_start;  // the child's rows in the numbering of the front
         ${E} *from = arena + arena_offset + child_update;
-        // Rows of the child up to `own` are own columns of the front, and those up to `left` are in the first w others.
-        const long n = child_rows, own = first_from(at, n, columns), left = first_from(at, n, columns + w);
-        // First the child's rows in rows of this work-item's panel; then those in rows, and those in columns, of its
-        // update.
+        // Rows of the child up to `own` are own columns of the front, and those up to `in_first_w` are in the first w
+        // others.
+        const long n = child_rows, own = first_from(at, n, columns), in_first_w = first_from(at, n, columns + w);
+        // The child's rows in rows of this work-item's panel.
         for (long i = first_from(at, n, p0), end = first_from(at, n, p1); i < end; i++)
             add_row(l + at[i] * leading, at, 0, from, i, 0, i + 1 < own ? i + 1 : own, n);
+        // Those in rows of its part of the packed update.
         for (long i = first_from(at, n, columns + q0 - e > columns ? columns + q0 - e : columns),
             end = first_from(at, n, columns + q1 - e); i < end; i++)
-            add_row(packed + (at[i] - columns + e) * w, at, columns, from, i, own, i + 1 < left ? i + 1 : left, n);
+            add_row(packed + (at[i] - columns + e) * w, at, columns, from, i, own,
+                i + 1 < in_first_w ? i + 1 : in_first_w, n);
+        // Those that are columns of the front, and so in rows of its part, from w on.
         for (long j = first_from(at, n, columns + w + q0), end = first_from(at, n, columns + w + q1); j < end; j++)
             add_column(packed + (at[j] - columns - w) * w, at, columns + w - 1 + e, from, j, j, n);
     }

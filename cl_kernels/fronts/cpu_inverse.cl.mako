@@ -4,13 +4,13 @@
 ##      X = L11^-1,  V = -L21 X,  P = -Z22 V,  Z21 = -P,  Z11 = X^H X - V^H P       see fronts/inverse
 ##
 ## Names in the kernel: m = c + u rows, of which c are own columns; x, v, y, p: the pointers to X, V, -X and P, by rows
-## of n elements; corner: Z11; rest: Z22, by rows of `step` elements.
+## of n elements; corner: Z11; z22: Z22, by rows of `step` elements.
 ##
 ## policy    the vectors: see _cpu_products
 ## strip     columns of a product's strip; rows of X and P have n elements, the next multiple of it
 ## index     0, 1, 2 ...: the rows of y that subtract_backward reads
 ## scratch   of a work-item, `size` elements: [X; V] and [-X; P] of panel_size each, Z11 of `square`, a leaf's Z22
-## z, at     the blocks, m x m by rows, whose lower triangles are valid, and the start of each front's block
+## z         the blocks, m x m by rows, whose lower triangles are valid; block_start: the start of each front's block
 ## diagonal  the diagonal of Z in the permuted numbering; this kernel stores that of Z11
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="epilogue" file="/common/epilogue.cl.mako"/>
@@ -40,8 +40,8 @@ ${front_.front("s", only=("columns", "rows", "panel", "leading", "row_start", "f
     "parent"))}
         const long c = columns, u = rows, m = c + u, n = (c + ${strip - 1}) / ${strip} * ${strip};
         const bool has_children = child_end > child_start;  // they read this front's block later
-        ${E} *l = factor + factor_offset + panel, *own_block = z + z_offset + at[s];
-        ${E} *rest = has_children ? own_block + c * m + c : corner + square, *v = x + c * n, *p = y + c * n;
+        ${E} *l = factor + factor_offset + panel, *own_block = z + z_offset + block_start[s];
+        ${E} *z22 = has_children ? own_block + c * m + c : corner + square, *v = x + c * n, *p = y + c * n;
         const long step = has_children ? m : u;
         for (long k = 0; k < m * n; k++) x[k] = y[k] = (value_t)(0);
         // X by forward substitution, row by row.
@@ -55,16 +55,16 @@ ${front_.front("s", only=("columns", "rows", "panel", "leading", "row_start", "f
 ${front_.front("parent", "parent_", ("columns", "rows"))}
             const long line = parent_columns + parent_rows;
             __global const int *place = relative + row_start;
-            ${E} *parent_block = z + z_offset + at[parent];
+            ${E} *parent_block = z + z_offset + block_start[parent];
             // Z22 from the parent's block, whose rows have `line` elements; then V and P.
             for (long i = 0; i < u; i++)
                 for (long j = 0; j <= i; j++) {
                     const value_t d = parent_block[place[i] * line + place[j]];
-                    rest[i * step + j] = d;
-                    rest[j * step + i] = i == j ? d : CONJ(d);
+                    z22[i * step + j] = d;
+                    z22[j * step + i] = i == j ? d : CONJ(d);
                 }
             subtract_forward(v, l + c * leading, leading, x, n, n, u, c);
-            subtract_forward(p, rest, step, v, n, n, u, u);
+            subtract_forward(p, z22, step, v, n, n, u, u);
         }
         // A leaf stores only the diagonal of Z11.
         if (!has_children) {

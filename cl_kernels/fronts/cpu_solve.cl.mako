@@ -11,7 +11,8 @@
 ## policy     the vectors: see _cpu_products
 ## which      the fronts; list k is which[list_start[k] .. list_start[k + 1])
 ## x          B, then the result: n x count, row-major, in the permuted numbering
-## started    for each front: the first row of its contribution in `contributions`, whose rows have `count` elements
+## contribution_start   for each front: the first row of its contribution in `contributions`, whose rows have `count`
+##            elements
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="epilogue" file="/common/epilogue.cl.mako"/>
 <%namespace name="numbers" file="/factor/_numbers.cl.mako"/>
@@ -45,7 +46,7 @@ ${front_.front("s", only=("columns", "rows", "panel", "leading", "first",
         ${E} *l = factor + factor_offset + panel, *l21 = l + columns * leading, *own_x = x + first * count;
 % if direction == "forward":
         // The own rows of x, and the contribution `below`, become f.
-        ${E} *below = contributions + started[s] * count;
+        ${E} *below = contributions + contribution_start[s] * count;
         for (long i = 0; i < rows; i++)
             for (long r = 0; r < n; r++) below[i * count + r] = (value_t)(0);
         for (long k = child_start; k < child_end; k++) {
@@ -53,7 +54,7 @@ ${front_.front("s", only=("columns", "rows", "panel", "leading", "first",
 ${front_.front("child_front", "child_", ("rows", "row_start"))}
             for (long i = 0; i < child_rows; i++) {
                 const long row = relative[child_row_start + i];
-                ${E} *from = contributions + (started[child_front] + i) * count,
+                ${E} *from = contributions + (contribution_start[child_front] + i) * count,
                     *to = row < columns ? own_x + row * count : below + (row - columns) * count;
                 for (long r = 0; r < n; r++) to[r] += from[r];
             }

@@ -21,7 +21,7 @@
 <%namespace name="moves" file="/common/moves.cl.mako"/>
 <%namespace name="rows" file="/factor/_rows.cl.mako"/>
 <%namespace name="strips" file="/fronts/_strips.cl.mako"/>
-<%namespace name="moved" file="/fronts/_cpu_updates.cl.mako"/>
+<%namespace name="updates_of" file="/fronts/_cpu_updates.cl.mako"/>
 <%namespace name="waiting" file="/group/waiting.cl.mako"/>
 <%namespace name="front_" file="/fronts/_front.cl.mako"/>
 <%include file="/common/prelude.cl.mako"/>
@@ -39,7 +39,7 @@ ${rows.define(e, policy, True)}
 ${rows.define_square(e, policy)}
 ${strips.define(e, policy, K, NB)}
 ${front_.place()}
-${moved.define(e, policy)}
+${updates_of.define(e, policy)}
 
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
 void ${kernel("subtrees")}

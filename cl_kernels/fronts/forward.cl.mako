@@ -7,7 +7,8 @@
 ##
 ## e         Element of L and of X
 ## x         B, then the result: n x count (right-hand sides), row-major, in the permuted numbering
-## started   for each front: the first row of its contribution in `contributions`, whose rows have `count` elements
+## contribution_start   for each front: the first row of its contribution in `contributions`, whose rows have `count`
+##           elements
 <%namespace name="group" file="/group/group.cl.mako"/>
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="epilogue" file="/common/epilogue.cl.mako"/>
@@ -27,14 +28,14 @@ void ${kernel("forward")}
 ${front_.front("s", only=("columns", "rows", "panel", "leading", "first", "child_start", "child_end"))}
     ${E} *l = factor + factor_offset + panel, *own_x = x + x_offset + first * count;
     contributions += contributions_offset;
-    ${E} *below = contributions + started[s] * count;
+    ${E} *below = contributions + contribution_start[s] * count;
     for (long at = t; at < rows * count; at += ${size}) below[at] = (value_t)(0);
     for (long k = child_start; k < child_end; k++) {
         barrier(CLK_GLOBAL_MEM_FENCE);
         const long child_front = child[k];
 ${front_.front("child_front", "child_", ("rows", "row_start"))}
         __global const int *to = relative + child_row_start;
-        ${E} *from = contributions + started[child_front] * count;
+        ${E} *from = contributions + contribution_start[child_front] * count;
         for (long at = t; at < child_rows * count; at += ${size}) {
             const long row = to[at / count], r = at % count;
             if (row < columns) own_x[row * count + r] += from[at];

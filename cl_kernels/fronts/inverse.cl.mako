@@ -8,10 +8,10 @@
 ##   u  | Z21 | Z22 |
 ##      +-----+-----+       A leaf stores only the diagonal, because no front reads its block.
 ##
-## Names in the kernel: c, u, m = c + u; x, p: the pointers to [X; W] and P, by rows of c elements; rest: Z22, by rows
+## Names in the kernel: c, u, m = c + u; x, p: the pointers to [X; W] and P, by rows of c elements; z22: Z22, by rows
 ## of `step` elements.
 ##
-## z, at     the blocks, m x m by rows, whose lower triangles are valid, and the start of each front's block
+## z         the blocks, m x m by rows, whose lower triangles are valid; block_start: the start of each front's block
 ## which     the list of `count` fronts
 ## scratch   of a group, `size` elements: [X; W] of m x c, P of u x c (panel_size elements each), and a leaf's Z22
 ## diagonal  the diagonal of Z in the permuted numbering; this kernel stores that of Z11
@@ -42,17 +42,18 @@ ${front_.front("parent_or_0", "parent_", ("columns", "rows"))}
         const bool has_children = child_end > child_start;
         const long line = parent_columns + parent_rows;
         __global const ${e.name}_t *l = factor + factor_offset + panel;
-        __global const ${e.name}_t *parent_block = z + z_offset + at[parent_or_0];
+        __global const ${e.name}_t *parent_block = z + z_offset + block_start[parent_or_0];
         __global const int *place = relative + row_start;
-        ${E} *own_block = z + z_offset + at[s], *rest = has_children ? own_block + (long)c * m + c : p + panel_size;
+        ${E} *own_block = z + z_offset + block_start[s],
+            *z22 = has_children ? own_block + (long)c * m + c : p + panel_size;
         const int step = has_children ? m : u;
         // Z22 from the parent's block, whose rows have `line` elements.
         for (int k = t; k < u * u; k += ${lanes}) {
             const int i = k / u, j = k % u;
             if (j > i) continue;
             const value_t v = ${e.name}_load(parent_block + place[i] * line + place[j]);
-            ${e.name}_store(rest + (long)i * step + j, v);
-            if (j < i) ${e.name}_store(rest + (long)j * step + i, CONJ(v));
+            ${e.name}_store(z22 + (long)i * step + j, v);
+            if (j < i) ${e.name}_store(z22 + (long)j * step + i, CONJ(v));
         }
         // X: column j by forward substitution.
         for (int j = t; j < c; j += ${lanes})
@@ -77,7 +78,7 @@ ${front_.front("parent_or_0", "parent_", ("columns", "rows"))}
             const int i = k / c * 4, j = k % c;
 % for r in range(4):
             value_t sum${r} = (value_t)(0);
-            __global const ${e.name}_t *row${r} = rest + (long)min(i + ${r}, u - 1) * step;
+            __global const ${e.name}_t *row${r} = z22 + (long)min(i + ${r}, u - 1) * step;
 % endfor
             for (int r = 0; r < u; ++r) {
                 const value_t w = ${e.name}_load(x + (c + r) * c + j);
@@ -94,8 +95,8 @@ ${front_.front("parent_or_0", "parent_", ("columns", "rows"))}
         }
         barrier(CLK_GLOBAL_MEM_FENCE);
         // Z11, element (i, j) by element; of a leaf only the diagonal.
-        const int pairs = has_children ? c * c : c;
-        for (int k = t; k < pairs; k += ${lanes}) {
+        const int z11_elements = has_children ? c * c : c;
+        for (int k = t; k < z11_elements; k += ${lanes}) {
             const int i = has_children ? k / c : k, j = has_children ? k % c : k;
             if (j > i) continue;
             value_t sum = (value_t)(0);

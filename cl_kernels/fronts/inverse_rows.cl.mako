@@ -2,7 +2,7 @@
 ## read, and both triangles are written.
 ##
 ## tasks     for each work-group: the front, and the first of the `run` rows of Z22 that the group copies
-## z, at     the blocks, m x m by rows, and the start of each front's block
+## z         the blocks, m x m by rows; block_start: the start of each front's block
 ## size      work-items of a group; 1 on CPUs
 <%namespace name="group" file="/group/group.cl.mako"/>
 <%namespace name="element" file="/common/element.cl.mako"/>
@@ -23,7 +23,8 @@ ${front_.front("s", only=("columns", "rows", "row_start", "parent"))}
 ${front_.front("parent", "parent_", ("columns", "rows"))}
     const long m = columns + rows, line = parent_columns + parent_rows, end = min(task.y + run, rows);
     __global const int *place = relative + row_start;
-    __global ${e.name}_t *from = z + z_offset + at[parent], *to = z + z_offset + at[s] + columns * m + columns;
+    __global ${e.name}_t *from = z + z_offset + block_start[parent],
+        *to = z + z_offset + block_start[s] + columns * m + columns;
     for (long i = task.y; i < end; i++)
         for (long j = t; j <= i; j += ${size}) {
             const value_t v = ${e.name}_load(from + place[i] * line + place[j]);

@@ -15,7 +15,8 @@
 <%include file="/common/prelude.cl.mako"/>
 <%
 largest = "DBL_MAX" if e.needs_fp64 else "FLT_MAX"
-parts = (lambda v: [f"ABS({v}.x)", f"ABS({v}.y)"]) if e.complex else (lambda v: [f"ABS({v})"])
+# C texts: the magnitudes of the parts of v (real and imaginary), whether they are finite, and the larger one.
+parts = lambda v: [f"ABS({v}.x)", f"ABS({v}.y)"] if e.complex else [f"ABS({v})"]
 is_finite = lambda v: " && ".join(f"{part} <= {largest}" for part in parts(v))
 size_of = lambda v: f"LARGER({', '.join(parts(v))})" if e.complex else parts(v)[0]
 %>

@@ -9,8 +9,8 @@
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="epilogue" file="/common/epilogue.cl.mako"/>
 <%include file="/common/prelude.cl.mako"/>
-% for one in dict.fromkeys((a, e)):
-${element.scalar(one)}
+% for elem in dict.fromkeys((a, e)):
+${element.scalar(elem)}
 % endfor
 ${epilogue.values(e)}
 

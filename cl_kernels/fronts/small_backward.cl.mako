@@ -48,7 +48,7 @@ ${front_.front("s", only=("columns", "rows", "panel", "leading", "first", "row_s
         const long row = i < c ? first + i : row_index[row_start + i - c];
         f[i * ${wide} + right] = is_inside ? ${e.name}_load(x + row * count) : (value_t)(0);
     }
-    // v: each turn has columns from .. from + across - 1 of L21, and a work-item every `parts`-th row of column k.
+    // v: each iteration has columns from .. from + across - 1 of L21, and a work-item every `parts`-th row of column k.
     for (int from = 0; from < c; from += ${across}) {
         const int k = from + first_row % ${across};
         value_t sum = (value_t)(0);

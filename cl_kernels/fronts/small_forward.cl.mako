@@ -13,9 +13,9 @@
 ## size, columns       rows, and own columns, of the largest front
 ## lanes, wide         work-items, and right-hand sides, of a group          pieces   groups of a front
 ## x                   B, then the result: n x count, row-major, in the permuted numbering
-## started             for each front: the first row of its contribution in `contributions` (rows of `count` elements)
-## taken               rows of `contributions`: row i of a front adds those from taken[start[i]] to taken[start[i + 1]],
-##                     where `start` is the front's part of taken_start
+## contribution_start  for each front: the first row of its contribution in `contributions` (rows of `count` elements)
+## addends             rows of `contributions`: row i of a front adds the rows addends[k], start[i] <= k < start[i + 1],
+##                     where `start` is the front's part of addends_start
 <%namespace name="group" file="/group/group.cl.mako"/>
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="epilogue" file="/common/epilogue.cl.mako"/>
@@ -44,12 +44,12 @@ ${front_.front("s", only=("columns", "rows", "panel", "leading", "first", "row_s
     x += x_offset + first * count + r;
     contributions += contributions_offset + r;
     ${front_.triangle(e, lanes)}
-    __global const int *start = taken_start + first + row_start;
+    __global const int *start = addends_start + first + row_start;
     for (int i = first_row; i < m; i += ${step}) {
         value_t v = (value_t)(0);
         if (is_inside) {
             if (i < c) v = ${e.name}_load(x + i * count);
-            for (int k = start[i]; k < start[i + 1]; ++k) v += ${e.name}_load(contributions + taken[k] * count);
+            for (int k = start[i]; k < start[i + 1]; ++k) v += ${e.name}_load(contributions + addends[k] * count);
         }
         f[i * ${wide} + right] = v;
     }
@@ -78,7 +78,7 @@ ${front_.front("s", only=("columns", "rows", "panel", "leading", "first", "row_s
     barrier(CLK_LOCAL_MEM_FENCE);
     if (!is_inside) return;
     for (int i = first_row; i < c; i += ${step}) ${e.name}_store(x + i * count, solved[i * ${wide} + right]);
-    contributions += (started[s] - c) * count;
+    contributions += (contribution_start[s] - c) * count;
     for (int i = c + first_row; i < m; i += ${step}) {
         __global const ${e.name}_t *row = l + i * leading;
         value_t v = f[i * ${wide} + right];

@@ -10,7 +10,10 @@
 ## tiles_f         tiles of 64 right-hand sides, of which there are `count`; a group's ticket is task * tiles_f + f
 ## tasks           for each block of rows: front, block s, and (in .w) the number of all blocks of the fronts before
 ## counters        | next ticket | groups that are done | flag of tile (0, 0) of task 0's front | (0, 1) | ...
-## x_all           n x count, row-major, in the permuted numbering           taken, started: as in vector
+## x_all           n x count, row-major, in the permuted numbering
+## contribution_start     (forward) for each front: the first row of its contribution in `contributions`
+## addends, addends_start (forward) row i of front s adds the rows addends[k] of `contributions`, for k from
+##                 addends_start[first[s] + row_start[s] + i] to before the next of these numbers
 ## p_part, q_part  `panels` panels of 16 steps of k by 64 elements each (factor/_panels)
 ## e, mma          Element; whether products are by matrix instructions (float64)      backward   which solve
 ## item_rows       rows of V of a work-item.  The variables s to v and those in local memory are what the parts of
@@ -86,13 +89,12 @@ ${front_.front("task.x", only=("columns", "rows", "panel", "leading", "row_start
 % endfor
 % endfor
 % if not backward:
-    // Row i of the front, first + row_start + i of all fronts' rows, adds rows taken[start[i]] ... of contributions.
-    __global const int *start = taken_start + first + row_start + s0;
+    __global const int *start = addends_start + first + row_start + s0;
 % for i in range(item_rows):
     if (${item_rows} * y + ${i} < left_s) {
         const int end = start[${item_rows} * y + ${i + 1}];
         for (int k = start[${item_rows} * y + ${i}]; k < end; ++k) {
-            __global const ${e.name}_t *contribution = contributions + taken[k] * count + f0 + x;
+            __global const ${e.name}_t *contribution = contributions + addends[k] * count + f0 + x;
 % for j in range(16 // item_rows):
             if (x + ${4 * item_rows * j} < left_f) v${i}_${j} += ${e.name}_load(contribution + ${4 * item_rows * j});
 % endfor
@@ -109,7 +111,7 @@ ${front_.front("task.x", only=("columns", "rows", "panel", "leading", "row_start
         ${solve.solve_tile()}
     }
 % if not backward:
-    if (!is_own) v = contributions + (started[task.x] - c) * count;
+    if (!is_own) v = contributions + (contribution_start[task.x] - c) * count;
 % endif
     ${memory.store()}
     ${tickets.finish()}

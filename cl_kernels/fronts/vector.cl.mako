@@ -17,8 +17,8 @@
 ## tasks          for each block of rows: front, block, and the number of own blocks of the fronts before; a group's
 ##                ticket is task * count + right-hand side
 ## x              n x count, row-major, in the permuted numbering
-## contributions  (forward) those of a front are stored from row started[front] on
-## taken          (forward) for each row of a front, from its taken_start on: the rows of contributions that it adds
+## contributions  (forward) those of a front are stored from row contribution_start[front] on
+## addends        (forward) for each row of a front, from its addends_start on: the rows of contributions that it adds
 ## groups, cells  the number of groups, and of cells (one for each 4 bytes of an element of X)
 <%namespace name="group" file="/group/group.cl.mako"/>
 <%namespace name="element" file="/common/element.cl.mako"/>
@@ -35,14 +35,15 @@
 along, words = not backward, e.itemsize // 4  # words: cells of an element
 conj = "CONJ" if backward and e.complex else ""
 
-# For the defs of factor/_vector: pointer, strides, rows and columns of the tile of L at column block k; the same of the
-# part of L21 from its row k on; the cell of this work-item's element of block k; whether that element exists.
+# C texts for the defs of factor/_vector.  Of the tile of L at column block k, and of the part of L21 from its row k on:
+# the pointer, the strides, and the numbers of rows and of k.
 def tile_of(k):
     return f"l + first_row * l_row + 64l * {k} * l_col", "l_row", "l_col", "left", f"(c - 64 * {k})"
 
 def below(k):
     return f"factor + (c + {k}) * leading + last - first_row", "l_row", "leading", "left", f"(u - {k})"
 
+# The cell of this work-item's element of block k; whether that element exists.
 def cell(k):
     return f"cell + {words} * (64 * {k} + t)"
 
@@ -91,13 +92,13 @@ ${front_.front("s", only=("columns", "rows", "panel", "leading", "row_start", "f
     __global ${e.name}_t *y = x + first * count;
     if (t < left) {
         if (is_own) v_t = ${e.name}_load(y + (first_row + t) * y_row);
-        __global const int *start = taken_start + first + row_start + first_row + t;
-        for (int k = start[0]; k < start[1]; ++k) v_t += ${e.name}_load(contributions + taken[k] * count);
+        __global const int *start = addends_start + first + row_start + first_row + t;
+        for (int k = start[0]; k < start[1]; ++k) v_t += ${e.name}_load(contributions + addends[k] * count);
     }
     if (is_own) {
         ${diagonal.load_diagonal(e, along, "l + first_row * (l_row + l_col)", "l_row", "l_col", "left", conj, False)}
     } else
-        y = contributions + (started[s] - c) * count;
+        y = contributions + (contribution_start[s] - c) * count;
 % endif
     ${parts.known(e, along, conj, tile_of, has_x, cell)}
     ${parts.subtract(along)}

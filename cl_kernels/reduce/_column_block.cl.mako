@@ -46,11 +46,11 @@ for (int j = 0; j < ${V * C}; ++j)\
 <% words = r.acc.bytes // 4 %>\
     __local uint is_last;
     // partial: [tile][part][x_lane][column j of a work-item], `words` 32-bit words for each accumulator.
-    volatile __global uint *mine = partial + ((size_t)tile * parts * ${CX} + x_lane) * ${V * C * words};
+    volatile __global uint *own_partial = partial + ((size_t)tile * parts * ${CX} + x_lane) * ${V * C * words};
     if (y_lane == 0) {
         ${each_column()} {
             ${column()}
-            acc_t_publish(mine + ((size_t)part * ${CX * V * C} + j) * ${words}, a);
+            acc_t_publish(own_partial + ((size_t)part * ${CX * V * C} + j) * ${words}, a);
         }
     }
 ${fix_up.arrive("counters + tile", "parts", "get_local_id(0) == 0")}\
@@ -59,7 +59,7 @@ ${fix_up.arrive("counters + tile", "parts", "get_local_id(0) == 0")}\
 % if target.is_cpu:
     ${each_column()} {
         acc_t a;
-${fix_up.fold(r.acc, "a", f"mine + ((size_t)p * {CX * V * C} + j) * {words}", "y_lane", CY, "parts_to_fold")}\
+${fix_up.fold(r.acc, "a", f"own_partial + ((size_t)p * {CX * V * C} + j) * {words}", "y_lane", CY, "parts_to_fold")}\
 % for field in r.acc.fields:
         ${field.name}[j] = a.${field.name};
 % endfor
@@ -88,13 +88,13 @@ ${to_vectors()}\
 % endfor
     for (uint p = y_lane; p < parts_to_fold; p += ${ahead * CY}u) {
 % for u, j in places:
-        const acc_t left${u}_${j} = acc_t_collect(mine
+        const acc_t loaded${u}_${j} = acc_t_collect(own_partial
             + ((size_t)${f"min(p + {u * CY}u, parts_to_fold - 1u)" if u else "p"} * ${CX * V * C} + ${j}) * ${words});
 % endfor
 % for u, j in places:
         ${f"if (p + {u * CY}u < parts_to_fold) " if u else ""}{
             acc_t a = {${", ".join(f"{field.name}[{j}]" for field in r.acc.fields)}};
-            a = acc_t_combine(a, left${u}_${j});
+            a = acc_t_combine(a, loaded${u}_${j});
 % for field in r.acc.fields:
             ${field.name}[${j}] = a.${field.name};
 % endfor

@@ -48,13 +48,17 @@ ${lift(r, total, c, U)}\
 ## Fold rows of the part, u at a time for each of the CY row lanes: with u == U all whole steps, with 1 the rows after
 ## them.  A state folds at most r.block elements before it is lifted.
 <%def name="steps(r, total, u)">
-<% step = CY * u %>
+<%
+step = CY * u
+start = "begin" if u == U else f"begin + (end - begin) / {CY * U} * {CY * U}"
+number = f"(end - from) / {step}" if u > 1 else f"(end - first + {step - 1}) / {step}"
+most = r.block or 1 << 30  # steps between two lifts; 0 stands for any number
+%>
         {
-            const long from = ${"begin" if u == U else f"begin + (end - begin) / {CY * U} * {CY * U}"},
-                first = from + y_lane;
-            const long steps = ${f"(end - from) / {step}" if u > 1 else f"(end - first + {step - 1}) / {step}"};
+            const long from = ${start}, first = from + y_lane;
+            const long steps = ${number};
             for (long done = 0; done < steps;) {
-                const long stop = min(steps, done + ${r.block or 1 << 30}L);
+                const long stop = min(steps, done + ${most}L);
 ${states_of(r, u)}\
                 for (; done < stop; ++done) {
 % for k in range(u):

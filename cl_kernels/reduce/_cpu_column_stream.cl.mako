@@ -5,8 +5,8 @@
 ##
 ## A row updates a state (TYPE_update); TYPE_gather folds a lifted state into an accumulator: see _states.
 ## Rows are prefetched U rows ahead.  A block narrower than a vector begins `before` columns early; the last vector of
-## any other block ends at the block's edge.  In scope there: column, `wide`: the block's first column, and its columns;
-## used: its vectors; begin, end, outer_begin, outer_end, n: the part's rows (_part).
+## any other block ends at the block's edge.  In scope there: column: the block's first column; block_columns,
+## block_vectors: its columns and vectors; begin, end, outer_begin, outer_end, n: the part's rows (_part).
 <%namespace name="loads" file="/reduce/_loads.cl.mako"/>
 <%namespace name="part" file="/reduce/_part.cl.mako"/>
 <%!
@@ -18,7 +18,7 @@
 %>
 
 ## An expression for the first column of vector j in the block.
-<%def name="place()">(before || (j + 1) * ${V} <= wide ? j * ${V} : wide - ${V})</%def>
+<%def name="place()">(before || (j + 1) * ${V} <= block_columns ? j * ${V} : block_columns - ${V})</%def>
 
 ## Define the type of vectors of the second input.
 <%def name="define_centres()">
@@ -31,9 +31,9 @@ typedef ${vector(e.real, V)} centre_u __attribute__((aligned(${e.itemsize // e.c
 % for name in centres(r):
     ${r.inputs[1].real} ${name}[${COLUMNS + V}];
 % endfor
-    for (int j = 0; j < before + wide; j++) {
+    for (int j = 0; j < before + block_columns; j++) {
 <% c_place = part.module.place(result_axes, "y") %>\
-        ${loads.one(r.inputs[1], "c", f"y_in + {c_place} + (column - before + j) * y_column")}
+        ${loads.scalar(r.inputs[1], "c", f"y_in + {c_place} + (column - before + j) * y_column")}
 % for name, value in zip(centres(r), value_names(r.inputs[1], "c")):
         ${name}[j] = ${value};
 % endfor
@@ -62,7 +62,7 @@ ${steps(r, total, 1)}\
             }
 % if r.acc.gather:
             if (i < end || o + 1 < outer_end)
-                for (int j = 0; j < used; j++)
+                for (int j = 0; j < block_vectors; j++)
                     ${total}[j] = ${r.acc.type(V)}_combine(${total}[j], ${r.acc.type(V)}_identity());
 % endif
         }
@@ -77,7 +77,7 @@ ${steps(r, total, 1)}\
     streamed = list(zip(r.streamed, r.names))
     values = [part for e, n in streamed for part in value_names(e, n)] + [f"{name}_v" for name in centres(r)]
 %>\
-            for (int j = 0; j < used; j++) {
+            for (int j = 0; j < block_vectors; j++) {
                 const int at = ${place()};
                 ${state} a = ${state}_identity();
 % for k in range(u):
@@ -89,7 +89,7 @@ ${steps(r, total, 1)}\
                 {
 % for e, n in streamed:
 % if n in spread:
-                    ${loads.everywhere(e, n, V, f"{n}_row + (i + {k}) * {n}_stride")}
+                    ${loads.broadcast(e, n, V, f"{n}_row + (i + {k}) * {n}_stride")}
 % else:
                     LOAD_${e.name}_${V}(${", ".join(value_names(e, n))}, ${n}_row + ((i + ${k}) * ${n}_stride + at));
 % endif

@@ -40,7 +40,10 @@ ${steps(r, w, u)}\
 ## Fold the row from i on by whole steps of u vectors of w elements, and advance i.  a0, a1 ...: a state for each vector
 ## of a step.
 <%def name="steps(r, w, u)">\
-<% acc, state = r.acc.type(w), r.lane.type(w) %>\
+<%
+acc, state = r.acc.type(w), r.lane.type(w)
+most = r.block or 1 << 30  # steps between two lifts; 0 stands for any number
+%>\
                 if (i + ${w * u} <= end) {
                     const long steps = (end - i) / ${w * u};
 % if r.block:
@@ -48,7 +51,7 @@ ${steps(r, w, u)}\
                     uint lifts = 0;
 % endif
                     for (long done = 0; done < steps;) {
-                        const long stop = min(steps, done + ${r.block or 1 << 30}L);
+                        const long stop = min(steps, done + ${most}L);
 % for k in range(u):
                         ${state} a${k} = ${state}_identity();
 % endfor

@@ -1,7 +1,7 @@
 ## A part of cpu_short_rows: the reduction of V rows of n elements at a time.  NAME_place0 ... are the offsets of their
 ## first elements in input NAME; lane k of a vector has row k.
 ##
-##   columns at to at + V - 1   V vectors, one of each row, are loaded and transposed: column at + j updates state
+##   columns at .. at + V - 1   V vectors, one of each row, are loaded and transposed: column at + j updates state
 ##   the next V columns         j % CHAINS; as many elements behind the V rows are prefetched
 ##   ...
 ##   remaining columns          one by one
@@ -21,7 +21,7 @@
         """The names of the parts of the second input if it has one element for each result, else none."""
         return list(value_names(r.inputs[1], "y")) if r.per_row else []
 
-    def folded(r):
+    def values_of(r):
         """The names of the parts of all inputs."""
         return [part for e, n in zip(r.streamed, r.names) for part in value_names(e, n)] + centres(r)
 %>
@@ -52,10 +52,10 @@ ${columns_of_square(r, state)}\
                 }
 % if r.block:
                 ${states.join_states(r, V, [f"a{k}" for k in range(CHAINS)])}
-                ${lifted(r, into, "a0")}
+                ${add_state(r, into, "a0")}
 % else:
 % for k in range(CHAINS):
-                ${lifted(r, into, f"a{k}")}
+                ${add_state(r, into, f"a{k}")}
 % endfor
 % endif
             }
@@ -64,11 +64,11 @@ ${columns_of_square(r, state)}\
                 ${state} a = ${state}_identity();
                 for (; at < stop; ++at) {
 % for e, n in zip(r.streamed, r.names):
-                    ${gathered(e, n, f"{n}_all", " + at")}
+                    ${load_elements(e, n, f"{n}_all", " + at")}
 % endfor
-                    a = ${state}_update(a, ${", ".join(folded(r))}, at);
+                    a = ${state}_update(a, ${", ".join(values_of(r))}, at);
                 }
-                ${lifted(r, into, "a")}
+                ${add_state(r, into, "a")}
             }
 % if r.block:
             ${total} = ${acc}_combine(${total}, gathered);
@@ -77,7 +77,7 @@ ${columns_of_square(r, state)}\
 </%def>
 
 ## Fold a state, converted to an accumulator, into the accumulator `into`.
-<%def name="lifted(r, into, state)">\
+<%def name="add_state(r, into, state)">\
 <% acc = r.acc.type(V) %>\
 ${into} = ${acc}_${"gather" if r.block else "combine"}(${into}, ${r.lane.type(V)}_lift(${state}, o * n, 1));\
 </%def>
@@ -104,8 +104,8 @@ ${into} = ${acc}_${"gather" if r.block else "combine"}(${into}, ${r.lane.type(V)
 % endfor
 </%def>
 
-## Declare the vectors of one element of each row, by parts.  plus: the offset of the element from the row's start.
-<%def name="gathered(e, n, array, plus)">\
+## Declare vectors of one element of each of the V rows, by parts.  plus: C text of the element's offset in the row.
+<%def name="load_elements(e, n, array, plus)">\
 % for k in range(V):
 LOAD_${e.name}_1(${", ".join(f"{part}_{k}" for part in value_names(e, n))}, ${array} + ${n}_place${k}${plus}); \
 % endfor

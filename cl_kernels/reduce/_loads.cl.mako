@@ -25,14 +25,14 @@ ${element.vector_load(e, w * e.components, aligned)}
 </%def>
 
 ## Declare the parts of the element at p of input n.
-<%def name="one(e, n, p)">LOAD_${e.name}_1(${", ".join(value_names(e, n))}, ${p});</%def>
+<%def name="scalar(e, n, p)">LOAD_${e.name}_1(${", ".join(value_names(e, n))}, ${p});</%def>
 
 ## Declare w lanes, all of which have the element at p.
-<%def name="everywhere(e, n, w, p)">\
+<%def name="broadcast(e, n, w, p)">\
 % if w == 1:
-${one(e, n, p)} \
+${scalar(e, n, p)} \
 % else:
-${one(e, f"{n}_1", p)} \
+${scalar(e, f"{n}_1", p)} \
 % for part, single in zip(value_names(e, n), value_names(e, f"{n}_1")):
 const ${vector(e.real, w)} ${part} = (${vector(e.real, w)})(${single}); \
 % endfor
@@ -43,7 +43,7 @@ const ${vector(e.real, w)} ${part} = (${vector(e.real, w)})(${single}); \
 <%def name="along_row(r, w, at, unit)">\
 % for e, n in zip(r.streamed, r.names):
 % if n in spread:
-${everywhere(e, n, w, f"{n}_row")}\
+${broadcast(e, n, w, f"{n}_row")}\
 % else:
 LOAD_${e.name}_${w}(${", ".join(value_names(e, n))}, ${n}_row + (${at})${"" if unit else f" * {n}_stride"}); \
 % endif
@@ -54,7 +54,7 @@ LOAD_${e.name}_${w}(${", ".join(value_names(e, n))}, ${n}_row + (${at})${"" if u
 <%def name="across_columns(r, w, at, c)">\
 % for e, n in zip(r.streamed, r.names):
 % if n in spread:
-${everywhere(e, n, w, f"{n}_row + ({at}) * {n}_stride")}\
+${broadcast(e, n, w, f"{n}_row + ({at}) * {n}_stride")}\
 % else:
 LOAD_${e.name}_${w}(${", ".join(value_names(e, n))}, ${n}_row + ((${at}) * ${n}_stride + ${c * w})); \
 % endif
@@ -65,7 +65,7 @@ LOAD_${e.name}_${w}(${", ".join(value_names(e, n))}, ${n}_row + ((${at}) * ${n}_
 <%def name="of_columns(r, c, w, p)">
 <% e = r.inputs[1] %>
 % for j in range(w):
-    ${one(e, f"y{c}_{j}", f"{p} + (column + {c * w + j}) * y_column")}
+    ${scalar(e, f"y{c}_{j}", f"{p} + (column + {c * w + j}) * y_column")}
 % endfor
 % for part in range(e.components):
     const ${vector(e.real, w)} ${value_names(e, f"y{c}_")[part]} =

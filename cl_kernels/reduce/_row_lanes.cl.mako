@@ -11,13 +11,14 @@
 % endwhile
 </%def>
 
-## Row lanes below `left` fold vector c of the row lanes + left, + 2 left ... below `count` into theirs.
-<%def name="exchange(acc, c, left, count)">
+## Fold vector c of `count` row lanes into those of the first `remaining` ones: row lane y folds the vectors of the row
+## lanes y + remaining, y + 2 remaining ... into its own.
+<%def name="exchange(acc, c, remaining, count)">
 % for field in r.acc.fields:
     shared[get_local_id(0)].${field.name} = total${c}.${field.name};
 % endfor
     barrier(CLK_LOCAL_MEM_FENCE);
-    for (uint other = y_lane + ${left}; y_lane < ${left} && other < ${count}; other += ${left})
+    for (uint other = y_lane + ${remaining}; y_lane < ${remaining} && other < ${count}; other += ${remaining})
         total${c} = ${acc}_combine(total${c}, shared[other * ${CX} + x_lane]);
     barrier(CLK_LOCAL_MEM_FENCE);
 </%def>

@@ -60,20 +60,23 @@ ${steps(r, total, V, u, width, "last")}
     acc, state = r.acc.type(w), r.lane.type(w)
     step, pieces = L * v * u, v // w
     halves = [w >> k for k in range(w.bit_length() - 1)]
-    moves = not set(r.names[: len(r.streamed)]) <= set(spread)  # else each input has one element for a whole row
-    apart = u == 1 and L > 1  # the lanes differ in their numbers of vectors
+    reads_row = not set(r.names[: len(r.streamed)]) <= set(spread)  # else each input has one element for a whole row
+    # The steps of a lane, and the elements of all lanes.  In single vectors lanes differ in their numbers of steps.
+    number, advance = f"({end} - i) / {step}", f"steps * {step}"
+    if u == 1 and L > 1:
+        number, advance = f"max(0l, {end} - first + {step - v}) / {step}", f"({end} - i) / {v} * {v}"
+    most = r.block // pieces or 1 << 30  # steps between two lifts; 0 stands for any number
 %>
                 {
-                    const long first = i + lane * ${v}L, steps =
-                        ${f"max(0l, {end} - first + {step - v}) / {step}" if apart else f"({end} - i) / {step}"};
+                    const long first = i + lane * ${v}L, steps = ${number};
                     ${acc} sum${w} = ${acc}_identity();
                     for (long done = 0; done < steps;) {
-                        const long stop = min(steps, done + ${r.block // pieces or 1 << 30}L);
+                        const long stop = min(steps, done + ${most}L);
 % for k in range(u):
                         ${state} a${k} = ${state}_identity();
 % endfor
                         for (; done < stop; ++done) {
-% if moves:
+% if reads_row:
                             const long at = first + done * ${step}L;
 % endif
 % for k in range(u):
@@ -85,8 +88,6 @@ ${steps(r, total, V, u, width, "last")}
                         }
 % if r.block:
                         ${states.join_states(r, w, [f"a{k}" for k in range(u)])}
-% endif
-% if r.block:
                         sum${w} = ${acc}_combine(sum${w}, ${state}_lift(a0, 0, 0));
 % else:
 % for k in range(u):
@@ -94,7 +95,7 @@ ${steps(r, total, V, u, width, "last")}
 % endfor
 % endif
                     }
-                    i += ${f"({end} - i) / {v} * {v}" if apart else f"steps * {step}"}L;
+                    i += ${advance}L;
 % for half in halves:
                     const ${r.acc.type(half // 2)} sum${half // 2} = ${r.acc.type(half)}_halve(sum${half});
 % endfor

@@ -19,11 +19,12 @@
             return new
 
         # Lists of lanes for shuffles of two operands; the lanes of the second one count from `width` on.
-        def trade(distance, high):
+        def swap_blocks(distance, high):
             """The lower, or upper, halves of both operands' blocks of 2 `distance` lanes, in turn."""
-            return [(width if k & distance else 0) + (k & ~distance) + (distance if high else 0) for k in range(width)]
+            offset = distance if high else 0
+            return [(width if k & distance else 0) + (k & ~distance) + offset for k in range(width)]
 
-        def deal(high):
+        def interleave(high):
             """The elements of both operands in turn, from the lower or upper halves of blocks of `near` lanes."""
             half = near // 2 if high else 0
             return [k % 2 * width + k // near * near + half + k % near // 2 for k in range(width)]
@@ -34,16 +35,16 @@
             for k in range(width):
                 if not k & distance:
                     a, b = names[k], names[k | distance]
-                    new[k] = declare(f"distance{distance}", k, a, b, trade(distance, False))
-                    new[k | distance] = declare(f"distance{distance}", k | distance, a, b, trade(distance, True))
+                    new[k] = declare(f"distance{distance}", k, a, b, swap_blocks(distance, False))
+                    new[k | distance] = declare(f"distance{distance}", k | distance, a, b, swap_blocks(distance, True))
             names, distance = new, distance // 2
         for stage in range(near.bit_length() - 1):
             new = []
             for begin in range(0, width, near):
                 for k in range(begin, begin + near // 2):
                     a, b = names[k], names[k + near // 2]
-                    new.append(declare(f"near{stage}", len(new), a, b, deal(False)))
-                    new.append(declare(f"near{stage}", len(new), a, b, deal(True)))
+                    new.append(declare(f"near{stage}", len(new), a, b, interleave(False)))
+                    new.append(declare(f"near{stage}", len(new), a, b, interleave(True)))
             names = new
         return " ".join(lines), names
 %>

@@ -40,12 +40,13 @@ void ${kernel("reduce_columns")}
     const long row = tile / blocks;
 % endif
     const long column = tile % blocks * ${COLUMNS};
-    const int wide = columns - column < ${COLUMNS} ? columns - column : ${COLUMNS};
-    // A block narrower than a vector begins before its first column.
-    const int before = wide < ${V} ? ${V} - wide : 0, used = (wide + ${V - 1}) / ${V};
+    const int block_columns = columns - column < ${COLUMNS} ? columns - column : ${COLUMNS};
+    // A block narrower than a vector begins `before` columns before its first column.
+    const int before = block_columns < ${V} ? ${V} - block_columns : 0,
+        block_vectors = (block_columns + ${V - 1}) / ${V};
 ${part.bounds()}\
     ${acc} total[${-(-COLUMNS // V)}];
-    for (int j = 0; j < used; j++) total[j] = ${acc}_identity();
+    for (int j = 0; j < block_vectors; j++) total[j] = ${acc}_identity();
 % if r.per_row:
 ${stream.load_centres()}\
 % endif
@@ -53,7 +54,7 @@ ${fold_part()}\
     __global ${r.result.name}_t *result = out + (${part.module.place(result_axes, "out")} + column * out_column);
 % if r.of_vectors:
     if (parts == 1 && out_column == 1 && before == 0) {
-        for (int j = 0; j < used; j++) {
+        for (int j = 0; j < block_vectors; j++) {
             const ${acc} a = total[j];
             *(__global result_u *)(result + ${stream.place()}) = ${r.of_vectors};
         }
@@ -66,7 +67,7 @@ ${block.to_columns()}\
 ${block.across_groups(r.acc.bytes // 4)}\
     }
     ${r.result.value} values[${COLUMNS}];
-    for (int j = 0; j < wide; j++) {
+    for (int j = 0; j < block_columns; j++) {
         ${block.column()}
         ${r.totals}
         values[j] = ${r.value};
@@ -79,12 +80,12 @@ ${block.store()}\
 % if r.quick:
 <% acc, tried = r.acc.type(V), r.quick.fold.acc.type(V) %>\
     ${tried} tried[${-(-COLUMNS // V)}];
-    for (int j = 0; j < used; j++) tried[j] = ${tried}_identity();
+    for (int j = 0; j < block_vectors; j++) tried[j] = ${tried}_identity();
 ${stream.fold(r.quick.fold, "tried")}\
     bool trusted = true;
-    for (int j = 0; j < used; j++) trusted = trusted && ${tried}_trusted(tried[j], count);
+    for (int j = 0; j < block_vectors; j++) trusted = trusted && ${tried}_trusted(tried[j], count);
     if (trusted) {
-        for (int j = 0; j < used; j++) total[j] = ${acc}_adopt(tried[j]);
+        for (int j = 0; j < block_vectors; j++) total[j] = ${acc}_adopt(tried[j]);
     } else {
 ${stream.fold(r, "total")}\
     }

@@ -24,12 +24,12 @@
 <%namespace name="fix_up" file="/group/fix_up.cl.mako"/>
 <%include file="/common/prelude.cl.mako"/>
 <%
-    # After a quick form, vectors are folded in halves, because the full state is larger: the full reduction is not to
-    # need more registers than the quick form.
-    second = max(1, V // 2) if r.quick else V
+    # The width of vectors in the whole reduction.  After a quick form it is half of V, because the state of the whole
+    # reduction is larger, and that must not need more registers than the quick form.
+    whole_width = max(1, V // 2) if r.quick else V
     meet_in_local = L == G and G > S
 %>
-${states.define(r, (V, second), aligned, 1)}
+${states.define(r, (V, whole_width), aligned, 1)}
 % if L == G:
 ${group.define(r.acc, G, S)}
 % else:
@@ -61,9 +61,9 @@ ${part.bounds()}\
         acc_t total = acc_t_identity();
         if (row < last_row) {
 % if r.per_row:
-            ${loads.one(r.inputs[1], "y", f"y_in + {part.module.place(result_axes, 'y')}")}
+            ${loads.scalar(r.inputs[1], "y", f"y_in + {part.module.place(result_axes, 'y')}")}
 % endif
-${fold_share(second)}\
+${fold_share(whole_width)}\
         }
         total = ${across_lanes("total")};
 % if split:
@@ -79,9 +79,8 @@ ${across_groups(r.acc.bytes // 4)}\
     }
 }
 
-## Fold this work-item's share of the row, or of the part, into `total`.  second: the vector width if the
-## quick form is not trusted.
-<%def name="fold_share(second)">\
+## Fold this work-item's share of the row, or of the part, into `total`.
+<%def name="fold_share(whole_width)">\
 % if r.quick:
 <% tried = r.quick.fold.acc.name %>\
             ${tried} tried = ${tried}_identity();
@@ -89,10 +88,10 @@ ${stream.fold(r.quick.fold, "tried", V)}\
             if (${tried}_trusted(tried, count)) {
                 total = acc_t_adopt(tried);
             } else {
-${stream.fold(r, "total", second)}\
+${stream.fold(r, "total", whole_width)}\
             }
 % else:
-${stream.fold(r, "total", second)}\
+${stream.fold(r, "total", whole_width)}\
 % endif
 </%def>
 

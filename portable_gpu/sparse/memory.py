@@ -174,9 +174,11 @@ def scheduled_in_parts(
     else:
         schedule = by_levels(fronts, ends)
     outer = np.concatenate([*partition.outer, np.zeros(0, np.int64)])
-    started, rows = schedule.started.copy(), fronts.rows[outer]
-    started[outer] = schedule.rows + np.cumsum(rows) - rows
-    return replace(schedule, started=started, rows=schedule.rows + int(rows.sum()))
+    contribution_start, rows = schedule.contribution_start.copy(), fronts.rows[outer]
+    contribution_start[outer] = schedule.rows + np.cumsum(rows) - rows
+    return replace(
+        schedule, contribution_start=contribution_start, rows=schedule.rows + int(rows.sum())
+    )
 
 
 def memory_on(

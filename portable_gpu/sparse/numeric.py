@@ -71,7 +71,9 @@ class Numeric:
         target, fronts, s = engine.target, symbolic.fronts, schedule
         self.memory = memory_on(target, fronts, elem, symbolic.pattern.nnz, s, self.resident_chunks)
         self.memory.check()
-        self.device = DeviceFronts(engine, symbolic.fronts, elem, s.update, s.arena, s.started)
+        self.device = DeviceFronts(
+            engine, symbolic.fronts, elem, s.update, s.arena, s.contribution_start
+        )
         self._plans: dict[Any, Any] = {}
         self._solve_plans: dict[tuple[int, Any], Any] = {}
 

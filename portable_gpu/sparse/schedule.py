@@ -67,7 +67,8 @@ class Schedule:
         stack: The start of an update matrix on the stack of its subtree, or -1 if it is in the
             arena.
         peak: The size of a stack, in elements.
-        started, rows: As `update` and `arena`, for the contributions to a solve, in rows.
+        contribution_start, rows: As `update` and `arena`, for the contributions to a solve, in
+            rows.
     """
 
     chunks: tuple[Chunk, ...]
@@ -75,7 +76,7 @@ class Schedule:
     arena: int
     stack: _Int64
     peak: int
-    started: _Int64
+    contribution_start: _Int64
     rows: int
 
     @property
@@ -101,9 +102,9 @@ def by_levels(fronts: Fronts, ends: _Int64 | None = None) -> Schedule:
     stages = [stage for chunk in chunks for stage in chunk.stages]
     place = double_ended_arena if len(chunks) == 1 else _first_fit_placement(fronts)
     update, arena = place(stages, update_sizes(fronts))
-    started, rows = place(stages, fronts.rows)
+    contribution_start, rows = place(stages, fronts.rows)
     stack = np.full(len(fronts), -1, np.int64)
-    return Schedule(tuple(chunks), update, arena, stack, 0, started, rows)
+    return Schedule(tuple(chunks), update, arena, stack, 0, contribution_start, rows)
 
 
 def by_subtrees(fronts: Fronts, threads: int, itemsize: int, ends: _Int64 | None) -> Schedule:
@@ -140,11 +141,11 @@ def by_subtrees(fronts: Fronts, threads: int, itemsize: int, ends: _Int64 | None
         group for chunk in chunks for group in (chunk.subtrees[:, 1] - 1, *chunk.stages)
     ]  # the roots, then one front after the other
     update, arena = _first_fit_placement(fronts)(groups, -(-sizes // alignment) * alignment)
-    started, peaks = alternating_stacks(fronts, subtrees, fronts.rows)
+    contribution_start, peaks = alternating_stacks(fronts, subtrees, fronts.rows)
     tops, rows = _first_fit_placement(fronts)(groups, fronts.rows)
     in_arena = stack < 0
-    started[in_arena] = tops[in_arena] + peaks
-    return Schedule(tuple(chunks), update, arena, stack, peak, started, rows + peaks)
+    contribution_start[in_arena] = tops[in_arena] + peaks
+    return Schedule(tuple(chunks), update, arena, stack, peak, contribution_start, rows + peaks)
 
 
 def chunk_ends(panel: _Int64, size: int, budget: int) -> _Int64:

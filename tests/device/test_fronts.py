@@ -62,7 +62,7 @@ def on(engine: Engine, problem: Problem) -> tuple[DeviceFronts, Schedule]:
     schedule = by_levels(problem.fronts)
     elem = element(problem.values.dtype)
     result = DeviceFronts(
-        engine, problem.fronts, elem, schedule.update, schedule.arena, schedule.started
+        engine, problem.fronts, elem, schedule.update, schedule.arena, schedule.contribution_start
     )
     return result, schedule
 

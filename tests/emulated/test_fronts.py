@@ -37,7 +37,7 @@ def on(gpu: Emulator, fronts: Problem) -> tuple[DeviceFronts, Schedule]:
     s = by_levels(fronts.fronts)
     elem = element(fronts.values.dtype)
     engine: Any = gpu
-    return DeviceFronts(engine, fronts.fronts, elem, s.update, s.arena, s.started), s
+    return DeviceFronts(engine, fronts.fronts, elem, s.update, s.arena, s.contribution_start), s
 
 
 @pytest.mark.parametrize(("name", "dtype"), [("sm_90", F64), ("sm_80", F64), ("sm_60", F32)])

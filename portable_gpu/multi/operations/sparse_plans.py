@@ -156,7 +156,7 @@ class PartPlans:
         outer = self.partition.outer[number]
         if not len(outer):
             return 0, 0
-        start = int(self.on(member).schedule.started[outer[0]])
+        start = int(self.on(member).schedule.contribution_start[outer[0]])
         return start, start + int(self.symbolic.fronts.rows[outer].sum())
 
     def moves(self, number: int, member: Member) -> int:

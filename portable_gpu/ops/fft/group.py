@@ -71,7 +71,7 @@ class _PassText:
     twists: int
     by_batch: bool
     scaled: bool
-    sure: bool
+    unconditional: bool
     ahead: bool
 
     def parameters(self, rank: int) -> list[Parameter]:
@@ -127,27 +127,27 @@ def text(passes: Sequence[Pass], policy: GroupFftPolicy, target: Target) -> Spec
             else 0,
             by_batch=pass_.by_batch,
             scaled=pass_.scaled,
-            sure=_loads_at_once(pass_, plan),
+            unconditional=_loads_unconditionally(pass_, plan),
             ahead=len(passes) == 1 and _prefetches_by_copy_engine(pass_, plan, target),
         )
         for pass_, plan, tag, between in zip(passes, plans, tags, "yx", strict=False)
     ]
     rank, real = max(map(rank_of, passes)), passes[0].real
-    alone = is_fused_by_group(passes, plans)
+    fused = is_fused_by_group(passes, plans)
     return specialize(
         "fft/group",
         target,
-        {"fft": _parameters(rendered, real.real, rank, alone)},
+        {"fft": _parameters(rendered, real.real, rank, fused)},
         policy=policy,
         real=real,
         passes=rendered,
         inverse=passes[0].inverse,
         rank=rank,
-        alone=alone,
+        fused=fused,
     )
 
 
-def _parameters(passes: Sequence[_PassText], real: str, rank: int, alone: bool) -> list[Parameter]:
+def _parameters(passes: Sequence[_PassText], real: str, rank: int, fused: bool) -> list[Parameter]:
     """The kernel's parameters: the scale, those of each pass, and those of two in one launch."""
     result = scalars(real, "scale", alias="real_t") * passes[-1].scaled
     for item in passes:
@@ -155,7 +155,7 @@ def _parameters(passes: Sequence[_PassText], real: str, rank: int, alone: bool) 
     if len(passes) == 2:
         result += [buffer("real_t", "between_in", writes=True, restrict=False)]
         result += scalars("long", "between_offset")
-    if len(passes) == 2 and not alone:
+    if len(passes) == 2 and not fused:
         result += [buffer("uint", "counters", writes=True, shared=True, restrict=False)]
         result += scalars("uint", "parts", "groups0", "groups1", "lag")
     return result + scalars("uint", "groups") * passes[0].ahead
@@ -182,7 +182,7 @@ def stages_twiddles_in_local_memory(pass_: Pass, plan: GroupShape, target: Targe
     return plan.target_across or plan.slots == 1
 
 
-def _loads_at_once(pass_: Pass, plan: GroupShape) -> bool:
+def _loads_unconditionally(pass_: Pass, plan: GroupShape) -> bool:
     """Whether loads have no condition, because drivers serialise conditional loads."""
     paired = pass_.planes > 1 and plan.slots > 1 and not plan.source_across
     small = plan.group <= _SMALL_GROUP and not (plan.staged_source or paired)

@@ -256,7 +256,7 @@ class GroupShape:
             return f"{t} = id / {self.slots}, {slot} = id % {self.slots}"
         return f"{t} = id % {self.items}, {slot} = id / {self.items}"
 
-    def together(self, form: Form) -> int:
+    def registers(self, form: Form) -> int:
         """Numbers of a staged target that a work-item has in registers at once."""
         return _PAIRS_AT_ONCE if form == "half" else self.at_once(form)
 

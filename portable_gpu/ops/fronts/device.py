@@ -43,7 +43,7 @@ class DeviceFronts:
             elements.
         size: Elements of the factor.
         update: The start of each update in the arena, in elements.
-        started: The start of each front's contributions to a solve, in rows.
+        contribution_start: The start of each front's contributions to a solve, in rows.
         arena_bytes, pivot_status_bytes: The sizes of the arena and of the pivot status.
         tables: Buffers, in the order of :data:`~portable_gpu.ops.fronts.kernels.TABLES`.
         kept_bytes: The size of the tables.
@@ -56,16 +56,16 @@ class DeviceFronts:
         elem: Element,
         update: _Int64,
         arena: int,
-        started: _Int64,
+        contribution_start: _Int64,
     ) -> None:
         """Upload the tables.
 
         Args:
-            engine, fronts, elem, update, started: As the attributes.
+            engine, fronts, elem, update, contribution_start: As the attributes.
             arena: Elements of the arena.
         """
         self.engine, self.fronts, self.elem = engine, fronts, elem
-        self.update, self.started = update, started
+        self.update, self.contribution_start = update, contribution_start
         self.panel, self.leading, self.size = panels(fronts, elem)
         self.arena_bytes, self.pivot_status_bytes = (
             arena_bytes(arena, elem),
@@ -80,7 +80,7 @@ class DeviceFronts:
             "entry_row": fronts.entry_row,
             "entry_column": fronts.entry_column,
             "entry_source": source.astype(np.int64),
-            "started": started,
+            "contribution_start": contribution_start,
         }
         self.kept_bytes = table_bytes(fronts)
         self.tables = [engine.upload(tables[name]) for name in TABLES]
@@ -89,8 +89,9 @@ class DeviceFronts:
     def contribution_lists(self) -> dict[str, cl.Buffer]:
         """The contributions to each row of the fronts, in the order of the children.
 
-        ``taken_start``: the start of each row's list in ``taken``, followed by its length; row i of
-        front s has the number first[s] + row_start[s] + i.  ``taken``: rows of the contributions.
+        ``addends_start``: the start of each row's list in ``addends``, followed by its length; row
+        i of front s has the number first[s] + row_start[s] + i.  ``addends``: rows of the
+        contributions.
         """
         fronts = self.fronts
         columns, rows = fronts.columns, fronts.rows
@@ -101,11 +102,11 @@ class DeviceFronts:
             np.cumsum(rows[has_parent]) - rows[has_parent], rows[has_parent]
         )
         target_row = begin[fronts.parent[front]] + fronts.relative[fronts.row_start[front] + row]
-        source = self.started[front] + row
+        source = self.contribution_start[front] + row
         counts = np.bincount(target_row, minlength=int((columns + rows).sum()))
         tables = {
-            "taken_start": np.concatenate([[0], np.cumsum(counts)]),
-            "taken": source[np.argsort(target_row, kind="stable")],
+            "addends_start": np.concatenate([[0], np.cumsum(counts)]),
+            "addends": source[np.argsort(target_row, kind="stable")],
         }
         return {name: self.engine.upload(table.astype(np.int32)) for name, table in tables.items()}
 
@@ -132,7 +133,7 @@ def pivot_status_bytes(fronts: Fronts) -> int:
 
 def table_bytes(fronts: Fronts) -> int:
     """Compute the bytes of the tables that a factorisation has on the device."""
-    numbers = len(FIELDS) + 1  # for each front, with `started`
+    numbers = len(FIELDS) + 1  # for each front, with `contribution_start`
     lists = fronts.row_index, fronts.relative, fronts.child, fronts.entry_row, fronts.entry_column
     return 8 * (numbers * len(fronts) + len(fronts.entry_source)) + sum(a.nbytes for a in lists)
 

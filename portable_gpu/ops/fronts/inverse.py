@@ -106,7 +106,7 @@ def _small(device: DeviceFronts, which: np.ndarray[Any, Any], places: cl.Buffer)
     constants = {"count": len(which), "size": size, "panel_size": panel_size}
     tables: dict[str, Any] = {
         "which": which[np.argsort(-work, kind="stable")].astype(np.int32),
-        "at": places,
+        "block_start": places,
     }
     if target.is_cpu:
         constants["square"] = square_size
@@ -132,7 +132,7 @@ def _rows(device: DeviceFronts, which: np.ndarray[Any, Any], places: cl.Buffer) 
     plan = FrontsPlan(
         device=device, text=rows_text(device.elem, target), name="inverse_rows",
         constants={"run": run}, operands=["z"], groups=len(tasks), size=size,
-        further={"tasks": tasks, "at": places},
+        further={"tasks": tasks, "block_start": places},
     )  # fmt: skip
     return [Step(plan, (SQUARES,))]
 
@@ -210,7 +210,7 @@ def strip_of(target: Target, elem: Element) -> int:
 
 def small_text(elem: Element, target: Target) -> Specialization:
     """Render the kernel of small fronts."""
-    first = [*scratch(elem), *tables("int", "which"), *tables("long", "at")]
+    first = [*scratch(elem), *tables("int", "which"), *tables("long", "block_start")]
     sizes = scalars("long", "count", "size", "panel_size")
     if target.is_cpu:
         policy, strip = front_policy(target, elem), strip_of(target, elem)
@@ -241,7 +241,7 @@ def rows_text(elem: Element, target: Target) -> Specialization:
     """Render the kernel that extracts Z22 of large fronts."""
     parameters = [
         *tables("int2", "tasks"),
-        *tables("long", "at"),
+        *tables("long", "block_start"),
         *fronts_tables(),
         *scalars("long", "run"),
         *written(elem, "z"),

@@ -18,7 +18,7 @@ TABLES = {
     "entry_row": "int",
     "entry_column": "int",
     "entry_source": "long",
-    "started": "long",
+    "contribution_start": "long",
 }
 #: The counters of work-groups that wait for each other.
 COUNTERS = buffer("uint", "counters", writes=True, shared=True, restrict=False)

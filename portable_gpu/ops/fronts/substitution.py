@@ -190,7 +190,7 @@ def small_text(elem: Element, target: Target, shape: _Shape, backward: bool) -> 
 
 def _lists(backward: bool) -> tuple[str, ...]:
     """The names of the lists of contributions, which the forward direction reads."""
-    return () if backward else ("taken_start", "taken")
+    return () if backward else ("addends_start", "addends")
 
 
 def _long_parameters(
