@@ -35,7 +35,7 @@ def to_device(x: Any, engine: Engine) -> Any:
 #: Of each function, the call on an array and on its gradient, and the elements by NumPy in float64.
 CALLS: dict[str, tuple[Callable[..., Any], Callable[[Any, Any], Any]]] = {
     "batch_norm": (
-        lambda x, g, c, one, t, **k: nn.native_batch_norm(x, c, c, None, None, True, 0.1, 1e-3, **k),
+        lambda x, g, c, one, t, **k: nn.native_batch_norm(x, c, c, None, None, True, 0, 1e-3, **k),
         lambda x, g: (
             (x - x.mean((0, 2, 3), keepdims=True))
             / (x.var((0, 2, 3), keepdims=True) + 1e-3) ** 0.5
