@@ -14,7 +14,7 @@ because a file may still be written, and because a loss of power takes what is n
 A mark in PoCL's folder has the time of the last check, and of the machine's start.  Two kinds of
 damage are not found: a library that is overwritten in place more than an hour after PoCL made it,
 while the machine runs, which PoCL itself never does; and changed bytes in a file that keeps its
-structure.
+structure.  If a program then lacks a kernel, its entry is removed, and the program is built again.
 """
 
 from __future__ import annotations
@@ -54,6 +54,13 @@ def discard_if_damaged(binary: bytes) -> None:
     entry = entry_of(binary)
     if entry is not None:
         _discard_if_damaged(str(entry))
+
+
+def discard(binary: bytes) -> None:
+    """Remove the entry of a binary."""
+    entry = entry_of(binary)
+    if entry is not None:
+        shutil.rmtree(entry, ignore_errors=True)
 
 
 def entry_of(binary: bytes) -> Path | None:

@@ -242,6 +242,11 @@ class ProgramCache:
             if not self.keeps_binaries:
                 return program
             binary = program.binaries[0]  # PoCL compiles here, not in the build
+            if self._is_pocl and not _has_all_kernels(program, spec):
+                # PoCL read a damaged entry of its cache, which must not come into this one.
+                pocl_entries.discard(binary)
+                program = self._compile(spec)
+                binary = program.binaries[0]
             if self._vector_bits:
                 pocl_functions.share(binary, partial(self._text, spec))
         shared = None if self._driver is None else self._driver.without_hash(binary)
@@ -337,6 +342,15 @@ def _disk_key(identity: str, kind: str, spec: Specialization) -> str:
     """Return the key of a program; a build reads the variables, which may change until then."""
     variables = "\0".join(f"{name}={os.environ.get(name)}" for name in _COMPILER_VARIABLES)
     return hashlib.sha256(f"{identity}\0{variables}\0{kind}\0{spec.key}".encode()).hexdigest()
+
+
+def _has_all_kernels(program: cl.Program, spec: Specialization) -> bool:
+    try:
+        for name in spec.kernels:
+            _kernel(program, name)
+    except cl.Error:
+        return False
+    return True
 
 
 def _kernel(program: cl.Program, name: str) -> cl.Kernel:

@@ -33,10 +33,10 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
 }
 
 
-def run(folder: Path, own: str) -> subprocess.CompletedProcess[str]:
+def run(folder: Path, own: str, script: str = _SUM) -> subprocess.CompletedProcess[str]:
     environment = os.environ | {"POCL_CACHE_DIR": str(folder), "PORTABLE_GPU_CACHE": own}
     return subprocess.run(
-        [sys.executable, "-c", _SUM], env=environment, capture_output=True, text=True, timeout=120
+        [sys.executable, "-c", script], env=environment, capture_output=True, text=True, timeout=120
     )
 
 
@@ -76,6 +76,34 @@ def test_calls_go_on(name: str, suffix: str, own: str, intact: Path, tmp_path: P
         tmp_path / "caches" / "pocl", str(tmp_path / "caches" / "own") if own == "on" else "off"
     )
     assert (done.returncode, done.stdout) == (0, "1000.0\n"), done.stderr
+
+
+_SUM_AND_TRANSFORM = """
+import numpy as np
+import portable_gpu as pg
+print(pg.sum(np.ones(1000, "f4")), pg.fft.fft(np.ones(4, "c8"))[0].real)
+"""
+
+
+def test_bitcode_of_another_program_does_not_come_into_our_cache(
+    intact: Path, tmp_path: Path
+) -> None:
+    """The files keep their structure, and the program has no kernel of the expected name."""
+    pocl, own = tmp_path / "pocl", tmp_path / "own"
+    pocl.mkdir()
+    right = "1000.0 4.0\n"
+    done = run(pocl, "off", _SUM_AND_TRANSFORM)
+    assert (done.returncode, done.stdout) == (0, right), done.stderr
+    files = sorted(pocl.glob("*/*/program.bc"))
+    contents = [file.read_bytes() for file in files]
+    assert len(set(contents)) > 1
+    for file, content in zip(files, [*contents[1:], contents[0]], strict=True):
+        file.write_bytes(content)
+        for kernel in file.parent.glob("*/"):
+            shutil.rmtree(kernel)
+    for _ in range(2):  # the second process reads this library's cache
+        done = run(pocl, str(own), _SUM_AND_TRANSFORM)
+        assert (done.returncode, done.stdout) == (0, right), done.stderr
 
 
 def test_a_kernel_that_is_not_there_is_an_error_with_a_hint(intact: Path, engine: Engine) -> None:
