@@ -28,7 +28,7 @@ CASES: dict[str, tuple[Direction, int, int, bool]] = {
 
 @pytest.mark.parametrize("name", CASES)
 def test_operands_are_packed_once(engine: Engine, name: str) -> None:
-    """Of 5 images 2, 2 and 1 are computed at a time; the first two products share weights."""
+    """The products of 5 images have 2, 2 and 1 of them; the first two share packed weights."""
     if not engine.target.is_cpu:
         pytest.skip("packed products are the CPU's")
     direction, groups, filters, last = CASES[name]
@@ -40,7 +40,7 @@ def test_operands_are_packed_once(engine: Engine, name: str) -> None:
         problem(direction, sizes, element(np.float32), asked, last, filters_last=last),
         engine.target, engine.table, None,
     ).steps  # fmt: skip
-    given = [step.given for step in steps if isinstance(step, ConvProduct)]
+    prepacked = [step.prepacked for step in steps if isinstance(step, ConvProduct)]
     panels = [
         step[0].panels is not None
         for step in steps
@@ -48,7 +48,7 @@ def test_operands_are_packed_once(engine: Engine, name: str) -> None:
     ]
     if engine.target.compute_units <= 2:  # more units read operands of such products in place
         assert sum(isinstance(s, tuple) and isinstance(s[0], PackedWeights) for s in steps) == 1
-        assert all("a" in letters for letters in given[:2])
+        assert all("a" in names for names in prepacked[:2])
         assert panels[0] == ("in panels" in name)
     rng = np.random.default_rng(len(name))
     x, w = (rng.integers(-3, 4, shape).astype(np.float32) for shape in (x_shape, w_shape))

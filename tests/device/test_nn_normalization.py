@@ -197,7 +197,7 @@ def test_running_statistics_of_instances(engine: Engine) -> None:
 
 
 def test_running_variances_far_below_eps(engine: Engine) -> None:
-    """A variance has its own digits: it is not what is left of ``var + eps``."""
+    """The running variance is computed from the input, and not from ``1 / sqrt(var + eps)``."""
     x = (RNG.standard_normal((3, 4, 5, 6)) * 1e-4).astype(np.float32)
     running = [np.zeros(4, np.float32), np.ones(4, np.float32)]
     pg.nn.instance_norm(x, *running, momentum=1.0, engine=engine)

@@ -182,7 +182,7 @@ def test_momentum_begins_later(engine: Engine) -> None:
 
 
 def test_values_that_are_set_leave_the_copies_of_others(engine: Engine) -> None:
-    """Where one of two 16-bit parameters is set, small steps of the other are not lost."""
+    """Setting one of two 16-bit parameters does not lose small steps of the other."""
     first, second = (nn.Parameter(np.ones(5, np.float16), engine) for _ in range(2))
     optimizer = nn.SGD([first, second], lr=1e-4)
     for _ in range(100):

@@ -563,14 +563,14 @@ def _windows_seconds(windows: Windows, target: Target) -> float:
 
 
 def best_product(
-    problem: GemmProblem, target: Target, table: TuningTable, given: str = ""
+    problem: GemmProblem, target: Target, table: TuningTable, prepacked: str = ""
 ) -> Variant:
     """Return the fastest variant of products of windows, by their estimate of small products.
 
     Args:
         problem: The product.
         target, table: The device, and measured policies.
-        given: The operands that are given packed: see :func:`form_of`.
+        prepacked: The operands that are packed before: see :func:`form_of`.
     """
     best = best_of(fastest(problem, target, table), target)
     if not target.is_cpu:
@@ -578,9 +578,9 @@ def best_product(
     if not best.path.startswith("packed"):
         return replace(best, estimate=best.estimate + WindowCosts.on(target).call)
     form = preferred_form(problem, target, table)
-    if given:
+    if prepacked:
         left = {"a": form.a_packed, "b": form.b_packed}
-        left |= dict.fromkeys((in_core(name, form) for name in given), False)
+        left |= dict.fromkeys((in_core(name, form) for name in prepacked), False)
         form = replace(form, a_packed=left["a"], b_packed=left["b"])
         best = replace(best, launches=form.launches)
     seconds = _product_seconds(problem, form, target)
@@ -588,7 +588,7 @@ def best_product(
 
 
 def form_of(problem: GemmProblem, target: Target, table: TuningTable) -> PackedForm | None:
-    """Return the form of a product of which operands may be given packed, else ``None``."""
+    """Return the form of a product of which operands may be packed before, else ``None``."""
     best = best_of(fastest(problem, target, table), target)
     return preferred_form(problem, target, table) if best.path == "packed" else None
 

@@ -37,7 +37,7 @@ from portable_gpu.ops.elementwise.problem import ElementwiseProblem
 from portable_gpu.ops.elementwise.variants import variants as copied
 from portable_gpu.ops.gemm.binding import bind
 from portable_gpu.ops.gemm.packed.forms import PackedForm
-from portable_gpu.ops.gemm.packed.plan import OperandPacking, PackedPlan, given_panels
+from portable_gpu.ops.gemm.packed.plan import OperandPacking, PackedPlan, prepacked_panels
 from portable_gpu.ops.gemm.problem import GemmProblem
 from portable_gpu.ops.gemm.variants import make_plan as make_product
 from portable_gpu.ops.variant import Variant, best_of, bind_best
@@ -70,21 +70,21 @@ class ConvProduct:
         problem: The product.
         operands: The places of its operands.
         adds: Whether it is added to the result.
-        form: Its form, if some operands are given packed.
-        given: These operands, ``"a"``, ``"b"`` or ``"ab"``.
+        form: Its form, if some operands are packed before.
+        prepacked: These operands, ``"a"``, ``"b"`` or ``"ab"``.
     """
 
     problem: GemmProblem
     operands: tuple[Location, ...]
     adds: bool
     form: PackedForm | None = None
-    given: str = ""
+    prepacked: str = ""
 
     def plan(self, engine: Engine) -> Plan:
         """Build the plan."""
         if self.form is None:
             return make_product(engine, self.problem)
-        return PackedPlan(engine, self.problem, self.form, self.given)
+        return PackedPlan(engine, self.problem, self.form, self.prepacked)
 
 
 @dataclass(frozen=True)
@@ -488,7 +488,7 @@ class _StepsBuilder:
         form = form_of(problem, self.target, self.table)
         if form is None or form.transposed:
             return windows, product, space
-        panels = given_panels(problem, form, self.target, "b")
+        panels = prepacked_panels(problem, form, self.target, "b")
         if panels is None or panels.nbytes > max_bytes:
             return windows, product, space
         of_image = panels.nbytes // windows.batch // windows.matrix.itemsize
@@ -497,7 +497,7 @@ class _StepsBuilder:
         weights, _, *others = product.operands
         return (
             replace(windows, columns=columns, panels=panels),
-            replace(product, operands=(weights, space, *others), form=form, given="b"),
+            replace(product, operands=(weights, space, *others), form=form, prepacked="b"),
             space,
         )
 
@@ -505,25 +505,26 @@ class _StepsBuilder:
         """Return the steps, in which the weights of equal products are packed once for all."""
         counts = Counter(step.problem for step in steps if isinstance(step, ConvProduct))
         packed: list[_Step] = []
-        given: dict[GemmProblem, tuple[PackedForm, Temporary]] = {}
+        shared: dict[GemmProblem, tuple[PackedForm, Temporary]] = {}
         for step in steps:
             if not isinstance(step, ConvProduct) or counts[step.problem] < 2:
                 continue
             problem = step.problem
-            if problem in given:
+            if problem in shared:
                 continue
             form = form_of(problem, self.target, self.table)
-            panels = given_panels(problem, form, self.target, "a") if form else None
+            panels = prepacked_panels(problem, form, self.target, "a") if form else None
             if form and panels:
                 itemsize = problem.compute.itemsize
-                space = Temporary(f"packed weights {len(given)}", panels.nbytes, itemsize)
-                given[problem] = form, space
+                space = Temporary(f"packed weights {len(shared)}", panels.nbytes, itemsize)
+                shared[problem] = form, space
                 packed.append((PackedWeights(problem, form), (step.operands[0], space)))
         for number, step in enumerate(steps):
-            if isinstance(step, ConvProduct) and step.problem in given:
-                form, space = given[step.problem]
+            if isinstance(step, ConvProduct) and step.problem in shared:
+                form, space = shared[step.problem]
                 operands = space, *step.operands[1:]
-                steps[number] = replace(step, operands=operands, form=form, given="a" + step.given)
+                prepacked = "a" + step.prepacked
+                steps[number] = replace(step, operands=operands, form=form, prepacked=prepacked)
         return [*packed, *steps]
 
     def _windows(self, count: int, stored: Element, joined: bool) -> tuple[Windows, View]:
@@ -647,7 +648,9 @@ def variants(
     texts: list[Specialization] = []
     seconds, launches, nbytes, known = 0.0, 0, 0, dict[_Key, tuple[float, int]]()
     for step in made.steps:
-        key, given = (step.problem, step.given) if isinstance(step, ConvProduct) else (step[0], "")
+        key, prepacked = (
+            (step.problem, step.prepacked) if isinstance(step, ConvProduct) else (step[0], "")
+        )
         if key not in known:
             if isinstance(key, Windows):
                 known[key] = windows_seconds(key, target), 1
@@ -658,7 +661,7 @@ def variants(
                 best = (
                     best_of(copied(key, target, table), target)
                     if isinstance(key, ElementwiseProblem)
-                    else best_product(key, target, table, given)
+                    else best_product(key, target, table, prepacked)
                 )
                 known[key] = best.estimate, best.launches
                 texts += best.texts()

@@ -396,11 +396,11 @@ def _by_running(
     On CPUs, where a root and a quotient of each element would take longer than its memory, another
     one first computes the factors of the channels.
     """
-    given = {"input": input, "running_mean": mean, "running_var": variance}
-    given |= {n: x for n, x in (("weight", weight), ("bias", bias)) if x is not None}
+    by_name = {"input": input, "running_mean": mean, "running_var": variance}
+    by_name |= {n: x for n, x in (("weight", weight), ("bias", bias)) if x is not None}
     updated = () if out is None else tuple(updated_inputs(as_array(out, "out"), {
         "input": as_array(input, "input")
     }))  # fmt: skip
-    arrays = tuple([array for name, array in given.items() if name not in updated])
-    options = tuple(given), updated
+    arrays = tuple([array for name, array in by_name.items() if name not in updated])
+    options = tuple(by_name), updated
     return _BY_RUNNING.call(arrays, options, out, (finite(eps, "eps"),), **place)

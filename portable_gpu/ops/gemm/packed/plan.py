@@ -159,7 +159,7 @@ class Panels:
     nbytes: int
 
 
-def given_panels(
+def prepacked_panels(
     problem: GemmProblem, form: PackedForm, target: Target, name: str
 ) -> Panels | None:
     """Return the layout of an operand that calls of :class:`PackedPlan` can pass packed.
@@ -192,7 +192,7 @@ class OperandPacking(Plan):
 
         Args:
             engine: The engine.
-            problem, form, name: See :func:`given_panels`, which are not ``None``.
+            problem, form, name: See :func:`prepacked_panels`, which are not ``None``.
         """
         plan = PackedPlan(engine, problem, form)
         self._name = in_core(name, form)
@@ -228,18 +228,18 @@ class PackedPlan(Plan):
     """
 
     def __init__(
-        self, engine: Engine, problem: GemmProblem, form: PackedForm, given: str = ""
+        self, engine: Engine, problem: GemmProblem, form: PackedForm, prepacked: str = ""
     ) -> None:
         """Build the kernels of a form.
 
         Args:
             engine: The engine.
             problem, form: The product and its form.
-            given: The operands, of ``"a"`` and ``"b"`` of the problem, that calls pass packed, at
-                offsets in elements of the product: see :func:`given_panels`.
+            prepacked: The operands, of ``"a"`` and ``"b"`` of the problem, that calls pass packed,
+                at offsets in elements of the product: see :func:`prepacked_panels`.
         """
         self.problem, self.form = problem, form
-        self._given = "".join(in_core(name, form) for name in given)
+        self._prepacked = "".join(in_core(name, form) for name in prepacked)
         self.flop, self.bytes = problem.flop, problem.bytes
         #: The product as it is computed: transposed, if the form is.
         self._core = core = problem.transpose() if form.transposed else problem
@@ -259,9 +259,11 @@ class PackedPlan(Plan):
             self.workspace_bytes = self._whole_items()[0] * strips * self._whole_bytes()
         else:
             self.blocks = Blocks(core, form, self._units)
-            self._sizes = self.blocks.sizes | dict.fromkeys(self._given, 0)
+            self._sizes = self.blocks.sizes | dict.fromkeys(self._prepacked, 0)
             self._launches = [
-                each for slab in self.blocks.slabs for each in self._bind_slab(slab, self._given)
+                each
+                for slab in self.blocks.slabs
+                for each in self._bind_slab(slab, self._prepacked)
             ]
             self._launches_without: dict[str, list[PackedLaunch]] = {}
             self.workspace_bytes = sum(self._sizes.values())
@@ -276,7 +278,7 @@ class PackedPlan(Plan):
     ) -> cl.Event | None:
         """See :meth:`Plan.enqueue`.
 
-        Buffers: a, b, the epilogue's arrays, and c; of an operand that is given packed, its panels.
+        Buffers: a, b, the epilogue's arrays, and c; of a prepacked operand, its panels.
         Scalars: alpha and beta.
         """
         a, b, *extras, c = buffers
@@ -296,9 +298,9 @@ class PackedPlan(Plan):
             for each, nbytes in self._sizes.items()
         ]
         at_packed = [0, 0]
-        if "a" in self._given:
+        if "a" in self._prepacked:
             packed[0], at_packed[0], a, at_a = a, at_a, empty, 0
-        if "b" in self._given:
+        if "b" in self._prepacked:
             packed[1], at_packed[1], b, at_b = b, at_b, empty, 0
         event: cl.Event | None = None
         for each in self._launches_sharing(name) if kept else self._launches:
@@ -361,7 +363,7 @@ class PackedPlan(Plan):
             self._launches_without[name] = [
                 each
                 for slab in self.blocks.slabs
-                for each in self._bind_slab(slab, self._given + name)
+                for each in self._bind_slab(slab, self._prepacked + name)
             ]
         return self._launches_without[name]
 
