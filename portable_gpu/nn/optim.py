@@ -32,11 +32,11 @@ from portable_gpu.runtime.transfer import asarray
 
 
 class _Part(NamedTuple):
-    """Neighbours in flat arrays that one launch updates.
+    """A contiguous range of parameters that one launch updates.
 
     Attributes:
         data, grad, state, master: See :class:`_Slot`.
-        steps: The number of steps that the state of each of them has had.
+        steps: The number of steps so far, the same for each parameter of the range.
     """
 
     data: Array
@@ -79,12 +79,12 @@ class _Slot:
                 self.state[name] = asarray(zeros, queue=self.data.queue)
 
     def update(self, names: Sequence[str], compute: Callable[[_Part], None]) -> None:
-        """Update all parameters that have gradients, by one launch if these have as many steps.
+        """Update all parameters that have gradients: one launch for each range of equal steps.
 
         Args:
-            names: The names of the arrays of state that this step has; without any, it is not
-                counted.
-            compute: Updates neighbours.
+            names: The names of the arrays of state that this step uses; if there are none, the
+                step is not counted.
+            compute: The update of a range.
         """
         self._allocate(names)
         self._refresh()
@@ -115,7 +115,7 @@ class _Slot:
         )
 
     def _refresh(self) -> None:
-        """Take over values of 16 bits that were set since the last step."""
+        """Copy values of 16 bits that were set since the last step to ``master``."""
         for number, parameter in enumerate(self.parameters):
             if self.master is not None and parameter.version != self.version[number]:
                 part = self._part((), number, number + 1, 0)
@@ -123,7 +123,7 @@ class _Slot:
                 self.version[number] = parameter.version
 
     def _changed(self, number: int, has_state: bool) -> None:
-        """Count a step, and note it for other optimisers that have a copy of the values."""
+        """Count a step, and raise the parameter's version, by which other optimisers see it."""
         self.steps[number] += has_state
         if self.master is not None:
             self.parameters[number].version += 1
@@ -185,8 +185,8 @@ class Optimizer:
         """Update the parameters that have gradients, in one launch for each group and dtype.
 
         A parameter without a gradient since :meth:`zero_grad` stays as it is, with its state, as in
-        torch.  Launches are more if such parameters, or those that have had fewer steps, are
-        between others.
+        torch.  There are more launches if such parameters, or those that have had fewer steps,
+        are between others.
         """
         for group in self.param_groups:
             self._check(group)
@@ -204,7 +204,7 @@ class Optimizer:
         raise NotImplementedError
 
     def _update(self, group: dict[str, Any], part: _Part) -> None:
-        """Make a step of neighbouring parameters, by the options of their group."""
+        """Make a step of a range of parameters, by the options of their group."""
         raise NotImplementedError
 
 
@@ -333,7 +333,7 @@ class AdamW(Adam):
         super().__init__(params, lr, betas, eps, weight_decay, amsgrad, maximize=maximize)
 
 
-#: For each norm, the expression of an element, and that which combines two of these.
+#: For each norm, the term of an element, and the expression that combines two terms.
 _SUMS = {1.0: ("fabs(x)", "a + b"), 2.0: ("x * x", "a + b"), np.inf: ("fabs(x)", "max(a, b)")}
 
 
@@ -347,10 +347,10 @@ def clip_grad_norm_(parameters: Any, max_norm: float, norm_type: float = 2.0) ->
 
     Returns:
         The norm before the scaling: a device array without axes, of float32, or of float64 for
-        float64 gradients.
+        float64 gradients; if no parameter has a gradient, the NumPy number 0.
 
     Raises:
-        ArgumentTypeError, ArgumentError: ``parameters`` has none, ``max_norm`` is negative, or the
+        ArgumentTypeError, ArgumentError: ``parameters`` is empty, ``max_norm`` is negative, or the
             norm is unknown.
 
     Cost: each gradient is read twice and written once.  The call does not wait: the norm stays on
@@ -384,7 +384,7 @@ def clip_grad_value_(parameters: Any, clip_value: float) -> None:
     Cost: each gradient read once and written once.
 
     Raises:
-        ArgumentTypeError, ArgumentError: ``parameters`` has none, or ``clip_value`` is negative.
+        ArgumentTypeError, ArgumentError: ``parameters`` is empty, or ``clip_value`` is negative.
     """
     limit = at_least_zero(clip_value, "clip_value")
     for grad in gradients(as_parameters(parameters)):

@@ -11,12 +11,13 @@ from portable_gpu.ops.gemm.problem import GemmProblem
 
 #: Bytes of scratch that one call may use: a third each for A, B and unfinished sums.
 WORKSPACE = 192 << 20
-#: Where B is not packed: steps of a tile at a time, and bytes of a row of B for a work-item.
+#: If B is not packed: the steps of k for which a work-item computes one tile before the next.
 VISIT = 64
+#: If B is not packed: the least bytes of a row of B that a work-item reads.
 RUN_BYTES = 4 << 10
-#: Work of one work-item that makes the cost of a work-group (some 0.1 us) small.
+#: The least flop of a work-item, beside which the start of a work-group (0.1 us) takes little time.
 ITEM_FLOP = 2_000_000
-#: Work for each compute unit that makes the cost of a launch (some 40 us) small.
+#: The least flop of a compute unit, beside which a launch (40 us) takes little time.
 LAUNCH_FLOP = 80_000_000
 
 
@@ -25,10 +26,10 @@ class Slab:
     """The parts of A and B that are packed and multiplied at once.
 
     Attributes:
-        first, products: The first product of the batch, and their number.
-        row, rows: The first row of A, and their number.
-        col, cols: The first column of B, and their number.
-        step, steps: The first step of k, and their number.
+        first, products: The first product of the slab in the batch, and the slab's products.
+        row, rows: The first row of A of the slab, and the number of its rows.
+        col, cols: The first column of B of the slab, and the number of its columns.
+        step, steps: The first step of k of the slab, and the number of its steps.
     """
 
     first: int
@@ -47,19 +48,19 @@ class Blocks:
     A third of the workspace is for packed parts of A, one for those of B, and one for sums of
     tiles.  k is divided as follows::
 
-        share    steps of k that a work-item adds to the sums of a tile in one launch
-        splits   shares that different work-items add at the same time, each with its own sums
-        rounds   of such shares, one after the other: splits x rounds x share is at least k
-        shares   shares of k in a slab, which are packed by one launch
+        share    number of steps of k that a work-item adds to the sums of a tile in one launch
+        splits   number of shares of a tile that work-items add at the same time, in sums of their own
+        rounds   how often they do so, one after the other: splits x rounds x share is at least k
+        shares   number of shares of k in a slab, which one launch packs
 
     Attributes:
         splits, share, shares: See above.
-        visit: The steps of a tile at a time.
+        visit: The number of steps of k for which a work-item computes one tile before the next.
         slabs: The slabs, which are computed one after the other.
         once_a, once_b: Whether the operand is the same for every product, and packed once.
-        grains: Steps and panels of A, and of B, that a work-item packs.
+        grains: The pair (steps, panels) of A that a work-item packs, and that of B.
         sizes: The bytes of the packed parts of ``"a"`` and ``"b"``, and of the sums (``""``).
-        run: The panels of B that a work-item multiplies.
+        run: The number of panels of B that a work-item multiplies.
     """
 
     def __init__(self, core: GemmProblem, form: PackedForm, units: int) -> None:
