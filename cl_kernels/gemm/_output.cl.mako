@@ -31,7 +31,8 @@
 % if width > 1:
         if (${inside})
             *(__global ${tile.real}${width} *)&to[${col + j}] =
-                (${tile.real}${width})(${", ".join(f"RESULT({acc}.s{j + i:x}, {at})" for i, at in enumerate(coordinates))});
+                (${tile.real}${width})(${", ".join(
+                    f"RESULT({acc}.s{j + i:x}, {at})" for i, at in enumerate(coordinates))});
 % else:
         if (${inside}${triangle.only(problem, f'item_first_row + {row}', f'item_first_col + {col + j}')})
             STORE(to + ${column_offset(col + j)}, RESULT(${acc}${component(tile.width_n, j)}, ${coordinates[0]}));

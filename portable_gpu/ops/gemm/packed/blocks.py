@@ -49,8 +49,8 @@ class Blocks:
     tiles.  k is divided as follows::
 
         share    number of steps of k that a work-item adds to the sums of a tile in one launch
-        splits   number of shares of a tile that work-items add at the same time, in sums of their own
-        rounds   how often they do so, one after the other: splits x rounds x share is at least k
+        splits   number of shares of a tile that work-items add at the same time, in own sums
+        rounds   how often they do so, in sequence: splits x rounds x share is at least k
         shares   number of shares of k in a slab, which one launch packs
 
     Attributes:
