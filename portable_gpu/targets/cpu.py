@@ -31,6 +31,8 @@ def _derive(facts: DeviceFacts, out: Derivation) -> None:
     compiled_for = _POCL_X86.search(facts.version)
     if compiled_for or facts.platform_name == RUNTIMES[1]:
         out.set("volatile_is_shared", True, "derived", "x86 keeps the order of a thread's stores")
+    if compiled_for:
+        out.set("rows_in_place", 12, "derived", "measured with PoCL (docs/experiments)")
     width = power_of_two_in(4 * facts.native_float_width, 16, 64, 16)
     out.set("vector_bytes", width, "queried", "NATIVE_VECTOR_WIDTH_FLOAT")
     if width == 64 and compiled_for and not _AVX512.fullmatch(compiled_for[1]):

@@ -67,6 +67,7 @@ class Derivation:
         self.set("local_banks", 32, "assumed", "usual for GPUs")
         self.set("simds", 4, "assumed", "usual for GPUs")
         self.set("vector_bytes", 16, "assumed", "128-bit accesses")
+        self.set("rows_in_place", 6, "assumed", "their addresses fit 16 registers")
         self.set("cuda_sm", 0, "derived", "not an NVIDIA device")
         self.set("cl_std", "CL1.2", "derived", "the least that every path needs")
         self.set("requires_subgroup_size", False, "derived", "the width is fixed")

@@ -110,6 +110,8 @@ class Target:
         local_banks: Words of 4 bytes that local memory serves at once.
         simds: SIMDs of a compute unit, each with registers for at least two sub-groups.
         vector_bytes: Width of the CPU's vector registers in bytes, or of the widest useful load.
+        rows_in_place: Rows of an operand that a CPU's tile of a product reads where they are stored
+            as fast as it reads packed ones.
         builtins_inline: Whether the compiler inlines OpenCL's built-in functions.
         requires_subgroup_size: Whether a kernel must ask for its sub-group size by attribute.
         cl_std: The value of ``-cl-std=``.
@@ -133,6 +135,7 @@ class Target:
     local_mem_size: int
     max_work_group_size: int
     vector_bytes: int
+    rows_in_place: int
     builtins_inline: bool
     requires_subgroup_size: bool
     cl_std: str

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from recorded_devices import INTEL_CPU, POCL
 
 from portable_gpu.bench.dispatch import random_cases
 from portable_gpu.dtypes import element
@@ -14,7 +15,7 @@ from portable_gpu.ops.gemm.commands.catalogue import contiguous
 from portable_gpu.ops.gemm.commands.contested import product_of
 from portable_gpu.ops.gemm.packed.forms import PackedForm, packed_forms, preferred_form
 from portable_gpu.ops.gemm.packed.policy import PackedPolicy
-from portable_gpu.targets import example_target
+from portable_gpu.targets import DeviceFacts, detect, example_target
 from portable_gpu.tuning.table import TuningTable
 
 CPU, TABLE = example_target("cpu"), TuningTable([])
@@ -111,3 +112,18 @@ def test_columns_that_the_caches_lose_are_packed() -> None:
     assert choice(4096, n, 512, "TN").a_packed  # columns a multiple of half a page apart
     assert not choice(4000, n, 600, "TN").a_packed
     assert not choice(20, n, 40000, "TN").a_packed  # few panels
+
+
+@pytest.mark.parametrize(
+    ("device", "k", "in_place"),
+    [(POCL, 200, True), (POCL, 100, False), (POCL, 2048, False), (INTEL_CPU, 200, False)],
+)
+def test_tiles_of_many_rows_read_long_rows_in_place(
+    device: DeviceFacts, k: int, in_place: bool
+) -> None:
+    """Not rows that all fall into one set of the cache, nor where the compiler makes it slow."""
+    problem = contiguous(6000, 256, k, "float32", (), "N", "N")
+    form = preferred_form(problem, detect(device), TABLE)
+    assert form.policy.item_m > 6
+    assert not form.whole
+    assert form.a_packed != in_place

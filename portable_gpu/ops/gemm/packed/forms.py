@@ -23,6 +23,10 @@ from portable_gpu.tuning.table import PolicyRow, TuningTable
 TINY = 1_500_000
 #: Sides of a product that differ by this factor make it deep, tall or wide.
 OBLONG = 4
+#: Rows of A that a tile of any product reads in place, and bytes of a row of which a tile of a slab
+#: reads more (:attr:`Target.rows_in_place`).
+_FEW_ROWS = 6
+_LONG_ROW = 8 * LINE_BYTES
 
 
 @dataclass(frozen=True)
@@ -186,7 +190,7 @@ def _packs(
     if not whole:  # slabs pack an operand that all products share once
         tiles_of_a *= 1 if any(core.a.batch) else core.batch_size
         tiles_of_b *= 1 if any(core.b.batch) else core.batch_size
-    a_packed = tiles_of_a > uses and not _reads_rows(core, policy)
+    a_packed = tiles_of_a > uses and not _reads_rows(core, policy, whole, target)
     if not whole and not is_lone:
         a_packed = a_packed or _reads_far_columns(core, policy, tiles_of_a)
     return a_packed or not a_fits, tiles_of_b > uses or not b_fits
@@ -207,14 +211,18 @@ def _reads_far_columns(core: GemmProblem, policy: PackedPolicy, tiles: int) -> b
     return (tiles > 1 or in_few_sets) and core.k * LINE_BYTES > available
 
 
-def _reads_rows(core: GemmProblem, policy: PackedPolicy) -> bool:
+def _reads_rows(core: GemmProblem, policy: PackedPolicy, whole: bool, target: Target) -> bool:
     """Whether A is read in place even if many tiles use it.
 
-    It is if its rows are contiguous, a tile has few of them, and their distance does not put them
-    all into one set of the cache.  This was 1 to 3 % faster than packing.
+    It is if its rows are contiguous, and their distance does not put them all into one set of the
+    cache.  A tile must have few rows of A, or the product is computed in slabs and the rows are
+    long: short ones end before the processor prefetches them.
     """
-    a, pitch = core.a, core.a.row * core.a.elem.itemsize
-    return a.col == 1 and policy.item_m <= 6 and pitch % (2 * PAGE_BYTES) != 0
+    a, itemsize = core.a, core.a.elem.itemsize
+    is_long = not whole and core.k * itemsize >= _LONG_ROW
+    most = target.rows_in_place if is_long else _FEW_ROWS
+    pitch = a.row * itemsize
+    return policy.item_m <= most and a.col == 1 and pitch % (2 * PAGE_BYTES) != 0
 
 
 def _reads_b_in_place(core: GemmProblem, policy: PackedPolicy) -> bool:
@@ -251,7 +259,7 @@ def _fits_strips(core: GemmProblem, policy: PackedPolicy, strip: int) -> bool:
 def _strip(core: GemmProblem, policy: PackedPolicy, target: Target, b_packed: bool) -> int:
     """Return the number of panels of a strip, or 0 if the product is not computed in strips.
 
-    As for :func:`_reads_rows`, a tile must have few rows of A, and their distance must not put them
+    A tile must have few rows of A, and as for :func:`_reads_rows` their distance must not put them
     into one set of the cache.
     """
     figures, units = packed_figures(target), target.compute_units
