@@ -39,8 +39,9 @@ ${columns(across, step, lanes)}\
 <%def name="columns(across, step, lanes=1)">\
 % if lanes > 1:
 <% value = f"{e.name}_load{lanes}(x_row + (b + {lanes} * j))" %>\
+#pragma unroll
             for (int j = 0; j < n / ${lanes}; j++)
-                ${parts.take("acc[j]", value, weight=f"u_{across}", lanes=lanes)}
+                ${parts.take("acc[j]", value, "flat", "found[j]", f"u_{across}", lanes=lanes)}
 % elif line:
             for (int j = 0; j < n; j++) { ${leaf("b + j", "flat", f"u_{across}", across, step)} }
 % elif taps[across]:

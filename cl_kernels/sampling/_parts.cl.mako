@@ -52,8 +52,9 @@ ${acc} = ${v};\
 % elif kind == "max":
 { const ${vector(e.value, lanes or V)} v = ${v}; ${acc} = ${larger("v", acc)} ? v : ${acc}; }\
 % elif kind == "argmax":
-{ const ${e.real} v = ${v}; const int more = ${larger("v", acc)} | (${found} < 0); ${acc} = more ? v : ${acc}; \
-${found} = more ? (${index})(${flat}) : ${found}; }\
+<% of_value, of_test, of_index = (vector(ctype, lanes or V) for ctype in (e.real, "int", index)) %>\
+{ const ${of_value} v = ${v}; const ${of_test} more = ${larger("v", acc)} | (${found} < 0); \
+${acc} = more ? v : ${acc}; ${found} = more ? (${of_index})(${flat}) : ${found}; }\
 % endif
 </%def>
 

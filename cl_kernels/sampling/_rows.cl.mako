@@ -70,12 +70,15 @@ ${find_row(k + 1, across)}\
 <%def name="block(across, step, lanes=1)">\
 <%
     per, column, suffix = (f" / {lanes}", f"b + {lanes} * j", lanes) if lanes > 1 else ("", "b + j", "")
+    length = f"n / {lanes}" if lanes > 1 else B
+    each = f"for (int j = 0; j < n{per}; j++)"
+    each = f'_Pragma("unroll") {each}' if lanes > 1 else each
 %>\
-            ${vector(e.value, lanes)} acc[${B // lanes}];
-            for (int j = 0; j < n${per}; j++) acc[j] = ${parts.nothing()};
+            ${vector(e.value, lanes)} acc[${length}];
+            ${each} acc[j] = ${parts.nothing()};
 % if kind == "argmax":
-            ${index} found[${B}];
-            for (int j = 0; j < n; j++) found[j] = -1;
+            ${vector(index, lanes)} found[${length}];
+            ${each} found[j] = -1;
 % endif
 % if blended:
 ${loops_of.columns(across, step)}\
@@ -91,9 +94,13 @@ ${loops_of.nest(0, across, step, lanes)}\
             for (int j = 0; j < n; j++) found[j] = places${across}[b + j] < 0 ? -1 : found[j];
 % endif
 % endif
-            for (int j = 0; j < n${per}; j++)
+            ${each}
                 ${e.name}_store${suffix}(out + (${column})${step["out"]}, ${parts.result("acc[j]")});
 % if kind == "argmax":
+% if lanes > 1:
+            ${each} vstore${lanes}(CONVERT(long${lanes}, found[j]), 0, indices + (${column}));
+% else:
             for (int j = 0; j < n; j++) indices[(b + j)${step["indices"]}] = found[j];
+% endif
 % endif
 </%def>

@@ -23,10 +23,11 @@
     K = len(taps)
     across = K if line else K - 1  # the ruled axes among the rows
     copies = kind == "copy" and (line or taps[across] == 1)  # each element is an element of one row, or the fill
-    # Whole blocks of a line have constant loops; sums have vectors, so that accumulators stay in registers.
+    # Whole blocks of a line have constant loops, most of them of vectors, so that accumulators stay in registers.
     in_blocks = line and kind in ("sum", "max", "argmax")
     is_plain = e.floating and not e.complex and all(unit[n] for n in names)
-    lanes = 16 if in_blocks and kind == "sum" and is_plain else 1
+    fits = kind != "argmax" or (e.real, index) == ("float", "int")  # comparisons are as wide as indices
+    lanes = 16 if in_blocks and is_plain and fits else 1
     step = {n: "" if unit[n] else f" * {n}_line" if line else f" * {n}_step{across}" for n in names}
 %>
 ${element.scalar(e)}
@@ -83,6 +84,13 @@ ${rows_of.block(across, step)}\
 % if in_blocks:
         for (; b + ${B} <= end; b += ${B}) {
             enum { n = ${B} };
+${rows_of.block(across, step, lanes)}\
+        }
+% endif
+% if lanes > 1:
+        for (; b < end && end - begin >= ${lanes}; b += ${lanes}) {
+            enum { n = ${lanes} };
+            b = min(b, end - n);  // the last vector may be computed twice
 ${rows_of.block(across, step, lanes)}\
         }
 % endif

@@ -258,11 +258,12 @@ def test_norms_of_16_bits_have_powers_of_32(engine: Engine, p: float) -> None:
             assert (error <= 1.01 * unit * exact + smallest).all(), (dtype, size)
 
 
-@pytest.mark.parametrize("dtype", [np.float32, BFLOAT16])
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, BFLOAT16])
 def test_channels_side_by_side(engine: Engine, dtype: Any) -> None:
     """Channels-last images, with more channels than blocks, against other kernels in float64."""
     random = np.random.default_rng(3)
     x = random.integers(-9, 9, (2, 6, 7, 141)).astype(dtype).transpose(0, 3, 1, 2)
+    x[1, ::3, 2:4, 5] = np.nan
     dy = random.integers(-9, 9, (2, 3, 4, 141)).astype(dtype).transpose(0, 3, 1, 2)
     calls = {
         "mean": lambda x, dy: nn.avg_pool2d(x, 3, 2, 1, engine=engine),
@@ -282,7 +283,7 @@ def test_channels_side_by_side(engine: Engine, dtype: Any) -> None:
     }  # fmt: skip
     for name, call in calls.items():
         expected = call(*(np.ascontiguousarray(a).astype(np.float64) for a in (x, dy)))
-        for part in (slice(None), slice(3, 140), slice(0, 141, 2)):
+        for part in (slice(None), slice(3, 140), slice(0, 141, 2), slice(7, 28), slice(5)):
             got = call(x[:, part], dy[:, part])
             np.testing.assert_allclose(
                 got.astype(np.float64), expected[:, part], err_msg=name,
