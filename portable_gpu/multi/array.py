@@ -11,8 +11,8 @@ import numpy as np
 
 from portable_gpu.arguments import shown, whole
 from portable_gpu.errors import ArgumentTypeError, ArrayIndexError, ShapeError, UnsupportedError
-from portable_gpu.multi import transfers
-from portable_gpu.multi.failures import run_with_retry
+from portable_gpu.multi import moves, transfers
+from portable_gpu.multi.failures import run_with_retry, working
 from portable_gpu.multi.member import Member
 from portable_gpu.runtime.array import Array
 from portable_gpu.runtime.layout import Shape
@@ -55,6 +55,7 @@ class GroupArray:
         shape, dtype: As in NumPy.
         axis: The axis that is cut; ``None`` of a replicated array.
         blocks: The blocks in the order of their indices; of a replicated array, the copies.
+            Devices that failed in a call that was repeated have no copy of its result.
     """
 
     __slots__ = ("axis", "blocks", "dtype", "group", "shape")
@@ -100,9 +101,10 @@ class GroupArray:
 
     @property
     def shares(self) -> tuple[float, ...]:
-        """The part of the axis that each device has; of a replicated array, 1 each."""
+        """The part of the axis that each device has; of a replicated array, 1 of each copy."""
         if self.axis is None:
-            return (1.0,) * self.group.size
+            owners = [block.member for block in self.blocks]
+            return tuple(float(member in owners) for member in self.group.members)
         extent = max(self.shape[self.axis], 1)
         return tuple(
             sum(block.stop - block.start for block in self.blocks if block.member is member)
@@ -111,8 +113,20 @@ class GroupArray:
         )
 
     def copy_on(self, member: Member) -> Array:
-        """Return the copy of a replicated array on a device."""
-        return next(block.array for block in self.blocks if block.member is member)
+        """Return the copy of a replicated array on a device.
+
+        A device that failed when the copies were made has none, and gets one.
+        """
+        for block in self.blocks:
+            if block.member is member:
+                return block.array
+        source = self.readable_copy()
+        return moves.move(source.member, source.array, member)
+
+    def readable_copy(self) -> GroupBlock:
+        """Return one of the copies, on a device that has not failed in the call if there is one."""
+        able = working(self.group)
+        return next((each for each in self.blocks if each.member in able), self.blocks[0])
 
     def asnumpy(self, out: np.ndarray[Any, Any] | None = None) -> np.ndarray[Any, Any]:
         """Copy the array to NumPy, from all devices at once; waits for its values.
@@ -124,7 +138,7 @@ class GroupArray:
             ShapeError, DTypeError, ReadOnlyError: ``out`` does not fit.
             NotPositiveDefiniteError, SingularMatrixError: The result does not exist.
         """
-        return run_with_retry(self.group, lambda _: transfers.asnumpy(self, out))
+        return run_with_retry(self.group, lambda: transfers.asnumpy(self, out))
 
     def gather(self, device: int = 0) -> Array:
         """Return the whole array on one device.
@@ -139,7 +153,7 @@ class GroupArray:
         member = self.group.member(device)
         if self.axis is None:
             return self.copy_on(member)
-        return run_with_retry(self.group, lambda _: transfers.gathered(self, member))
+        return run_with_retry(self.group, lambda: transfers.gathered(self, member))
 
     def __float__(self) -> float:
         return float(self._number())

@@ -9,6 +9,7 @@ from portable_gpu.arguments import shown
 from portable_gpu.errors import ArgumentError, ArgumentTypeError, DTypeError, ShapeError
 from portable_gpu.multi import moves, transfers
 from portable_gpu.multi.array import GroupArray, GroupBlock
+from portable_gpu.multi.failures import working
 from portable_gpu.multi.issue import LEAST_BYTES_FOR_THREADS
 from portable_gpu.multi.member import Member
 from portable_gpu.multi.merge_tree import merged
@@ -22,29 +23,39 @@ if TYPE_CHECKING:
 Arrays = tuple[Member, list[Array]]
 
 
-def replicated(group: DeviceGroup, copies: Sequence[Array]) -> GroupArray:
-    """Return the array of a group whose copies exist, one on each device."""
-    first = copies[0]
-    blocks = [GroupBlock(0, 1, m, copy) for m, copy in zip(group.members, copies, strict=True)]
+def replicated(group: DeviceGroup, copies: Sequence[tuple[Member, Array]]) -> GroupArray:
+    """Return the array of a group whose copies exist on some devices."""
+    _, first = copies[0]
+    blocks = [GroupBlock(0, 1, member, copy) for member, copy in copies]
     return GroupArray(group, first.shape, first.dtype, None, blocks)
 
 
 def broadcast(group: DeviceGroup, x: Any) -> GroupArray:
     """``DeviceGroup.broadcast`` of an array of NumPy."""
 
-    def copy(member: Member, _number: int) -> Array:
+    def copy(member: Member, _number: int) -> tuple[Member, Array]:
         array = member.empty(x.shape, x.dtype)
         transfers.upload(member, x, array)
-        return array
+        return member, array
 
-    waits = x.nbytes >= LEAST_BYTES_FOR_THREADS
-    return replicated(group, group.for_blocks(group.members, copy, waits=waits, can_move=False))
+    waits, members = x.nbytes >= LEAST_BYTES_FOR_THREADS, working(group)
+    return replicated(group, group.for_blocks(members, copy, waits=waits, can_move=False))
+
+
+def owners_of(group: DeviceGroup, blocks: Sequence[GroupBlock]) -> list[Member]:
+    """Return the device that computes each block: its own, or another if that failed."""
+    able = working(group)
+    return [
+        block.member if block.member in able else able[number % len(able)]
+        for number, block in enumerate(blocks)
+    ]
 
 
 def spread(group: DeviceGroup, source: Member, array: Array) -> GroupArray:
     """Return copies of an array of one device on all devices."""
     copies = [
-        array if member is source else moves.move(source, array, member) for member in group.members
+        (member, array if member is source else moves.move(source, array, member))
+        for member in working(group)
     ]
     return replicated(group, copies)
 
@@ -54,7 +65,7 @@ def all_gather(x: GroupArray) -> GroupArray:
     if x.axis is None:
         return x
     group = x.group
-    return replicated(group, [transfers.gathered(x, member) for member in group.members])
+    return replicated(group, [(member, transfers.gathered(x, member)) for member in working(group)])
 
 
 def all_reduce(group: DeviceGroup, parts: Sequence[GroupBlock]) -> GroupArray:
@@ -68,7 +79,13 @@ def all_reduce(group: DeviceGroup, parts: Sequence[GroupBlock]) -> GroupArray:
             )
         if part.array.dtype != dtype:
             raise DTypeError(f"part {number} has dtype {part.array.dtype}, and part 0 has {dtype}")
-    member, [total] = merged([(part.member, [part.array]) for part in parts], added)
+    owners, moved = owners_of(group, parts), []
+    for part, owner in zip(parts, owners, strict=True):
+        array = part.array
+        if owner is not part.member:
+            array = moves.move(part.member, array, owner)
+        moved.append((owner, [array]))
+    member, [total] = merged(moved, added)
     return spread(group, member, total)
 
 

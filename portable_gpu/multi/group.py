@@ -80,7 +80,8 @@ class DeviceGroup(EngineGroup, Closing):
                 thread; ``"auto"``: each has its own for work that waits, such as copies.
             on_failure: The treatment of a block whose device fails or lacks memory: ``"raise"``
                 raises the error; ``"retry"`` computes the block on the other devices, and then, for
-                arrays of NumPy, in halves.  What is not a block is repeated with the whole call.
+                arrays of NumPy, in halves.  What is not a block is repeated with the whole call, by
+                the devices that have not failed in it.
             precision: As in :class:`portable_gpu.Engine`.
 
         Raises:
@@ -148,6 +149,11 @@ class DeviceGroup(EngineGroup, Closing):
         if self._shares is None:
             self._shares = measured_shares(self.members)
         return self._shares
+
+    def shares_of(self, members: Sequence[Member]) -> list[float]:
+        """Return the shares of some devices; equal ones if they have none."""
+        shares = [self.shares[member.index] for member in members]
+        return shares if any(shares) else [1.0] * len(members)
 
     @property
     def largest_block(self) -> int:
@@ -249,9 +255,9 @@ class DeviceGroup(EngineGroup, Closing):
         self.check_open()
         if isinstance(x, GroupArray):
             self.check_own(x, "x")
-            return failing.run_with_retry(self, lambda _: collectives.all_gather(x))
+            return failing.run_with_retry(self, lambda: collectives.all_gather(x))
         array = self._host_array(x)
-        return failing.run_with_retry(self, lambda _: collectives.broadcast(self, array))
+        return failing.run_with_retry(self, lambda: collectives.broadcast(self, array))
 
     def scatter(self, parts: Sequence[Any], axis: int = 0) -> GroupArray:
         """Copy given parts to the devices: part ``i`` becomes block ``i``.
@@ -302,7 +308,7 @@ class DeviceGroup(EngineGroup, Closing):
         """
         self.check_open()
         its = collectives.parts_of(self, parts)
-        return failing.run_with_retry(self, lambda _: collectives.all_reduce(self, its))
+        return failing.run_with_retry(self, lambda: collectives.all_reduce(self, its))
 
     # -- calls
 
@@ -314,7 +320,7 @@ class DeviceGroup(EngineGroup, Closing):
                 raise UnsupportedError(f"{name}= is not taken with engine= a DeviceGroup")
         before = current_call.set(arguments.get("name", function))
 
-        def call(_: Any = None) -> Any:
+        def call() -> Any:
             return operations.FUNCTIONS[function](self, arguments)
 
         try:
@@ -344,8 +350,12 @@ class DeviceGroup(EngineGroup, Closing):
         return block_bounds(extent, nbytes, self.largest_block, blocks, min_extent)
 
     def owners(self, blocks: int) -> list[Member]:
-        """Return the device of each of a number of blocks, by the shares."""
-        return [self.members[index] for index in owners(blocks, self.shares)]
+        """Return the device of each of a number of blocks, by the shares.
+
+        Devices that failed in the present call get none.
+        """
+        able = failing.working(self)
+        return [able[index] for index in owners(blocks, self.shares_of(able))]
 
     def for_blocks(
         self,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
@@ -215,8 +216,13 @@ class Member:
         return isinstance(error, kinds) and str(error).startswith(f"device {self.index} (")
 
     def is_in(self, error: Exception) -> bool:
-        """Return whether an error names the device, alone or with one of its blocks."""
-        return f"device {self.index} (" in str(error)
+        """Return whether the device failed: an error names it last.
+
+        The text of a block's error names the block's device first.  Another one after it failed
+        while its values were copied.
+        """
+        named: list[str] = re.findall(r"\bdevice (\d+) \(", str(error))
+        return named[-1:] == [str(self.index)]
 
     def named_errors(self) -> AbstractContextManager[None]:
         """Raise errors of the device in the block of the ``with`` statement with its name.

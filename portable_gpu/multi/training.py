@@ -149,18 +149,16 @@ class DataParallel:
         state = [data.reshape(-1) for data, *_ in self._pairs] + self._parts.statistics()
         host_state = self._parts.host_state()
         of_network = NetworkState(self._parts, state, host_state, self.group.members)
-        loss_on = {}
-        for member in dict.fromkeys(owners):
-            with member.named_errors():
-                loss_on[member] = _moved(loss, member)
+        loss_on: dict[Member, Any] = {}
         parts = [(examples[i:j], targets[i:j]) for i, j in pairwise(bounds)]
         fresh: set[Member] = set()  # whose replicas have the state of the network
 
         def refresh_all() -> None:
             for member in dict.fromkeys(owners):
-                with suppress(*DEVICE_ERRORS):  # ``work`` repeats a refresh that failed
+                with suppress(*DEVICE_ERRORS):  # ``work`` repeats what failed
                     self._replicas[member].refresh(of_network)
                     fresh.add(member)
+                    loss_on[member] = _moved(loss, member)
 
         on_devices = _copy_first(parts, owners, refresh_all)
         # Arrays that kernels read.  NVIDIA's driver waits for all kernels of a device before it
@@ -175,7 +173,7 @@ class DataParallel:
             if member not in fresh:
                 replica.refresh(of_network)
                 fresh.add(member)
-            if member not in loss_on:  # the device repeats the work of another one
+            if member not in loss_on:
                 loss_on[member] = _moved(loss, member)
             replica.begin(number)
             inputs = on_devices.pop((member, number), None)

@@ -89,7 +89,7 @@ def asnumpy(x: GroupArray, out: _Values | None) -> _Values:
     else:
         check_output(out, x.shape, x.dtype, "out", True)
     if x.axis is None:
-        block = x.blocks[0]
+        block = x.readable_copy()
         download(block.member, block.array, out)
         return out
     targets = [part(out, x.axis, block.start, block.stop) for block in x.blocks]

@@ -7,19 +7,26 @@ import random
 import re
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from device_groups import one_and_two
 from failing_devices import failing
 from interruptions import handler, interrupted, stop
 
 import portable_gpu as pg
-from portable_gpu import nn
+from portable_gpu import nn, sparse
 from portable_gpu.errors import DeviceFailedError, DeviceMemoryError
 from portable_gpu.multi import DataParallel, DeviceGroup, GroupArray, partition, streaming
+from portable_gpu.multi.failures import run_with_retry, working
+from portable_gpu.multi.member import Member
 from portable_gpu.multi.operations import products
+from portable_gpu.runtime.engine import Engine
+from portable_gpu.sparse import partition as sparse_partition
 
 
 def normal(*shape: int, seed: int = 0) -> Any:
@@ -209,6 +216,71 @@ def test_another_device_does_the_work_of_one_that_fails_for_good(
         for at in range(0, count, max(1, count // 6)):
             with failing(engine, what, at, lasts=True):
                 assert bits_of(operation(group)) == expected, at
+
+
+@pytest.fixture(scope="module")
+def four(group: DeviceGroup) -> Iterator[DeviceGroup]:
+    """Four devices of one kind: each of two has two engines."""
+    with DeviceGroup([engine.device for engine in group.engines], on_failure="retry") as result:
+        for member in result.members:
+            engine = Engine(member.engine.device)
+            result.members += (Member(result.size, engine, member.limit),)
+        for engine in result.engines:
+            engine.caller = None
+        yield result
+
+
+def cube() -> Any:
+    """Return the Laplacian of a cube, whose factor has several parts."""
+    line = sp.diags_array([-1.0, 2.0, -1.0], offsets=[-1, 0, 1], shape=(6, 6))
+    return sp.csr_array(sp.kronsum(sp.kronsum(line, line), line))
+
+
+@pytest.mark.parametrize("what", ["allocations", "copies"])
+@pytest.mark.parametrize(
+    "name", [*(each for each in OPERATIONS if each != "training"), "sparse solve"]
+)
+def test_one_of_four_devices_that_works_gives_the_result(
+    four: DeviceGroup, monkeypatch: pytest.MonkeyPatch, name: str, what: str
+) -> None:
+    """Three devices fail for good, from the start or later, and the fourth one has their work."""
+    draw = random.Random(name)
+    operation = OPERATIONS.get(name, lambda g: [sparse.spsolve(cube(), A.ravel()[:216], engine=g)])
+    monkeypatch.setattr(sparse_partition, "_LEAST_LIMIT", 500.0)  # of small parts
+    for engine in four.engines:
+        monkeypatch.setattr(engine, "maps_host_memory", False)
+    expected, before = bits_of(operation(four)), used(four)
+    for number in range(4):
+        others = [engine for engine in four.engines if engine is not four.engines[number]]
+        # Values on a device that makes no copies are lost, so it has to fail before it has some.
+        at = 0 if what == "copies" or number < 2 else draw.randrange(5)
+        with ExitStack() as stack:
+            for engine in others:
+                stack.enter_context(failing(engine, what, at, lasts=True))
+            assert bits_of(operation(four)) == expected, number
+        assert used(four) == before
+
+
+def test_calls_are_repeated_as_long_as_other_devices_fail(four: DeviceGroup) -> None:
+    """Each device may fail once, and one of all that failed once more."""
+
+    def fails(failures: list[int], calls: list[int]) -> int:
+        calls.append(len(failures))
+        if failures:
+            member = four.members[failures.pop()]
+            raise member.named(DeviceMemoryError("it fails on purpose"))
+        return len(working(four))
+
+    cases = [([], 1, 4), ([2], 2, 3), ([3, 0, 1], 4, 1), ([3, 0, 1, 2], 5, 4)]
+    for failures, count, able in cases:
+        calls: list[int] = []
+        assert run_with_retry(four, partial(fails, [*failures], calls)) == able
+        assert len(calls) == count
+    for failures, count in [([2, 2], 2), ([0, 3, 0, 1, 2], 5), ([1, 0, 2, 1], 4)]:
+        calls = []
+        with pytest.raises(DeviceMemoryError, match="on purpose"):
+            run_with_retry(four, partial(fails, [*failures], calls))
+        assert len(calls) == count
 
 
 @pytest.mark.parametrize("name", OPERATIONS)

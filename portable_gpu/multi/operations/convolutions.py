@@ -11,6 +11,7 @@ import numpy as np
 
 from portable_gpu.errors import ArgumentError
 from portable_gpu.multi.array import GroupArray, GroupBlock
+from portable_gpu.multi.collectives import owners_of
 from portable_gpu.multi.member import Member
 from portable_gpu.multi.operations.host_arrays import as_whole, compute_on_host, in_parts
 from portable_gpu.multi.operations.operands import (
@@ -89,7 +90,7 @@ def _convolution(
     if isinstance(like, GroupArray) and like.axis is None:
         return compute_on_each(group, convolve, arrays, out)
     if isinstance(like, GroupArray):
-        cut = Cut(0, like.bounds, [block.member for block in like.blocks])
+        cut = Cut(0, like.bounds, owners_of(group, like.blocks))
     else:
         bounds = group.bounds(x.shape[0], max(x.nbytes, prod(shape) * x.dtype.itemsize))
         cut = Cut(0, bounds, group.owners(len(bounds) - 1))

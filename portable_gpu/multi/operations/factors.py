@@ -68,7 +68,8 @@ def cholesky(group: DeviceGroup, arguments: Mapping[str, Any]) -> Any:
     if not a.size:
         return a if isinstance(a, GroupArray) else np.empty(a.shape, a.dtype)
 
-    def factorised(members: Sequence[Member]) -> Any:
+    def factorised() -> Any:
+        members = failures.working(group)
         if lower and members is group.members and _copies_under_kernels(group, a):
             with suppress(NoThreadError):
                 return _cholesky_of_host(group, a, precision)
@@ -222,10 +223,10 @@ def cho_solve(group: DeviceGroup, arguments: Mapping[str, Any]) -> Any:
         raise ArgumentError(f"b is {b.dtype}, and the factor is {factor.dtype}; convert one")
     values = np.asarray(b.asnumpy() if isinstance(b, GroupArray) else b, dtype)
 
-    def solved(members: Sequence[Member]) -> np.ndarray[Any, Any]:
+    def solved() -> np.ndarray[Any, Any]:
         x = values.reshape(len(values), -1).copy()
         if x.size:
-            substitute(_columns(group, factor, lower, members), x, precision)
+            substitute(_columns(group, factor, lower, failures.working(group)), x, precision)
         return x.reshape(b.shape)
 
     x = failures.run_with_retry(group, solved)

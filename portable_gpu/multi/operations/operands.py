@@ -23,7 +23,8 @@ from portable_gpu.errors import (
 )
 from portable_gpu.multi import moves, transfers
 from portable_gpu.multi.array import GroupArray
-from portable_gpu.multi.collectives import replicated
+from portable_gpu.multi.collectives import owners_of, replicated
+from portable_gpu.multi.failures import working
 from portable_gpu.multi.member import Member
 from portable_gpu.multi.timeline import current_call
 from portable_gpu.runtime.array import DEVICE_KINDS, Array
@@ -163,12 +164,12 @@ def cut_of(arrays: Iterable[Any], ndim: int, shape: Sequence[int]) -> Cut | None
         if isinstance(x, GroupArray) and x.axis is not None:
             axis = x.axis + ndim - x.ndim
             if x.shape[x.axis] == shape[axis]:
-                return Cut(axis, x.bounds, [block.member for block in x.blocks])
+                return Cut(axis, x.bounds, owners_of(x.group, x.blocks))
     return None
 
 
 def blocks_of(x: Any, cut: Cut) -> list[Any]:
-    """Return what each block of a call reads of an operand: views, or arrays on a device.
+    """Return what each block of a call reads of an operand: views, arrays on a device, or copies.
 
     Args:
         x: An array of NumPy or of the group.
@@ -177,13 +178,8 @@ def blocks_of(x: Any, cut: Cut) -> list[Any]:
     Raises:
         ArgumentError: ``x`` is cut along another axis, or elsewhere.
     """
-    if isinstance(x, np.ndarray):
+    if isinstance(x, np.ndarray) or x.axis is None:
         return [transfers.part(x, cut.axis, *pair) for pair in cut.ranges]
-    if x.axis is None:
-        return [
-            transfers.part(x.copy_on(member), cut.axis, *pair)
-            for member, pair in zip(cut.members, cut.ranges, strict=True)
-        ]
     if x.axis != cut.axis or x.bounds != tuple(cut.bounds):
         raise ArgumentError(
             f"an operand is cut along axis {x.axis} at {_some(x.bounds)}, and the call needs it "
@@ -194,16 +190,18 @@ def blocks_of(x: Any, cut: Cut) -> list[Any]:
 
 
 def copies_of(group: DeviceGroup, x: Any, cut: Cut) -> list[Any]:
-    """Return the copy that each block reads of an operand of which it needs all."""
-    copies = group.broadcast(x)
-    return [copies.copy_on(member) for member in cut.members]
+    """Return what each block reads of an operand of which it needs all: the same copies."""
+    return [group.broadcast(x)] * len(cut.members)
 
 
 def on_device(group: DeviceGroup, member: Member, values: Any) -> Array:
     """Return values on a device: an array of the device as it is, others as a copy.
 
-    A block that is computed anew, because its device failed, has operands on that device.
+    Of a replicated array it is the device's copy.  A block that is computed anew, because its
+    device failed, has operands on that device.
     """
+    if isinstance(values, GroupArray):
+        return values.copy_on(member)
     if isinstance(values, np.ndarray):
         fresh = member.empty(values.shape, values.dtype)
         transfers.upload(member, values, fresh)
@@ -230,15 +228,16 @@ def compute_on_each(
         out: A replicated array for the result, or ``None``.
     """
     copies = {name: group.broadcast(x) for name, x in arrays.items()}
+    members = working(group) if out is None else [block.member for block in out.blocks]
 
-    def work(member: Member, _: int) -> Array:
+    def work(member: Member, _: int) -> tuple[Member, Array]:
         arrays = {name: x.copy_on(member) for name, x in copies.items()}
         target = None if out is None else out.copy_on(member)
         with recorded_kernels(member, member.index):
             result: Array = compute(**arrays, out=target, engine=member.engine)
-        return member.count(result) if out is None else result
+        return member, member.count(result) if out is None else result
 
-    results = group.for_blocks(group.members, work, can_move=False)
+    results = group.for_blocks(members, work, can_move=False)
     replicas: GroupArray = replicated(group, results) if out is None else out
     return replicas
 

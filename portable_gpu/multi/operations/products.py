@@ -272,7 +272,7 @@ def _sum_of_products(
     for block in total.blocks:
         with block.member.named_errors():
             rounded = elementwise("x", x=block.array, dtype=dtype, engine=block.member.engine)
-        copies.append(block.member.count(rounded))
+        copies.append((block.member, block.member.count(rounded)))
     return collectives.replicated(group, copies)
 
 
@@ -327,7 +327,7 @@ def _cut(
     for x, letters in arrays:
         is_cut = isinstance(x, GroupArray) and x.axis is not None and letters[x.axis] == letter
         if is_cut and x.shape[x.axis] == extents[letter]:
-            return Cut(x.axis, x.bounds, [block.member for block in x.blocks])
+            return Cut(x.axis, x.bounds, collectives.owners_of(group, x.blocks))
     sizes = [x.nbytes for x, letters in arrays[1:] if letter in letters]
     on_cpus = all(engine.target.is_cpu for engine in group.engines)
     packs = on_cpus and letter in "mn" and {*"mn"} <= {*arrays[0][1]}

@@ -17,7 +17,7 @@ import numpy as np
 from portable_gpu.codegen.reductions import Request
 from portable_gpu.dtypes import element, is_float16_like
 from portable_gpu.errors import ArgumentError, UnsupportedError
-from portable_gpu.multi import collectives, moments, transfers
+from portable_gpu.multi import collectives, failures, moments, transfers
 from portable_gpu.multi.array import GroupArray, GroupBlock
 from portable_gpu.multi.member import Member
 from portable_gpu.multi.merge_tree import merged
@@ -205,7 +205,7 @@ class _Job:
         places = {number: at for listed in numbers.values() for at, number in enumerate(listed)}
         nbytes = prod(single) * dtype.itemsize
 
-        def enqueue(member: Member, number: int) -> Array | None:
+        def enqueue(member: Member, number: int) -> tuple[Member, Array] | None:
             is_local = member is cut.members[number]
             result = None
             if is_local:
@@ -216,7 +216,7 @@ class _Job:
             with recorded_kernels(member, number):
                 arrays = [x[number] for x in operands]
                 result = self._block(member, arrays, rule, result)
-            return None if is_local else member.count(result)
+            return None if is_local else (member, member.count(result))
 
         results = self.group.for_blocks(cut.members, enqueue)
         parts: dict[int, _Values] = {}
@@ -228,8 +228,11 @@ class _Job:
             with member.named_errors():
                 event.wait()
             parts |= dict(zip(listed, values, strict=True))
-        # Others are of blocks whose device failed.
-        parts |= {number: part.get() for number, part in enumerate(results) if part is not None}
+        for number, moved in enumerate(results):
+            if moved is not None:  # the block's device failed
+                member, part = moved
+                with member.named_errors():
+                    parts[number] = part.get()
         return [np.asarray(parts[number]) for number in range(len(cut.members))]
 
     def _block(self, member: Member, arrays: Sequence[Any], rule: Rule, out: Any) -> Any:
@@ -307,9 +310,9 @@ class _Job:
 def _replicated(group: DeviceGroup, result: _Values) -> GroupArray:
     """Return copies on all devices, whose kernels have ended, in memory of their queues' pools."""
     copies = []
-    for member in group.members:
+    for member in failures.working(group):
         with member.named_errors():
-            copies.append(member.count(asarray(result, engine=member.engine)))
+            copies.append((member, member.count(asarray(result, engine=member.engine))))
     return collectives.replicated(group, copies)
 
 

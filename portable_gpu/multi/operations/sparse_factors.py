@@ -66,9 +66,9 @@ class GroupFactor(Factor):
             DTypeError, UnsupportedError, DeviceMemoryError: As in
                 :class:`portable_gpu.sparse.Factor`.
         """
-        self.group = group
+        self.group, self._first = group, failures.working(group)[0]
         with self._named_errors():
-            super().__init__(symbolic, dtype, group.members[0].engine)
+            super().__init__(symbolic, dtype, self._first.engine)
 
     def refactorize(
         self,
@@ -82,7 +82,7 @@ class GroupFactor(Factor):
         refuse({"progress": progress}, "progress")
         refactorize = super().refactorize
 
-        def again(_: Any) -> Factor:
+        def again() -> Factor:
             with self._named_errors():
                 return refactorize(values, triangle=triangle, check=check)
 
@@ -102,12 +102,12 @@ class GroupFactor(Factor):
             b = b.asnumpy()
         solve = super().solve
 
-        def solved(_: Any) -> Any:
+        def solved() -> Any:
             with self._named_errors():
                 return solve(b, system, refine=refine, out=out)
 
         # A solve that has written a part of ``out`` may have overwritten ``b``.
-        x = solved(None) if out is not None else failures.run_with_retry(self.group, solved)
+        x = solved() if out is not None else failures.run_with_retry(self.group, solved)
         return self.group.broadcast(x) if is_of_group else x
 
     def inv_diag(self) -> np.ndarray[Any, Any]:
@@ -127,15 +127,15 @@ class GroupFactor(Factor):
         except DEVICE_ERRORS as error:
             if re.match(r"(block \d+ of \d+ on )?device \d+ ", str(error)):
                 raise
-            raise self.group.members[0].named(error) from error
+            raise self._first.named(error) from error
 
     @property
     def _is_in_parts(self) -> bool:
         return True
 
     def _plans(self, limit: int | None) -> Numeric:
-        self._parts = PartPlans(self.group, self.symbolic, self.dtype)
-        return self._parts.on(self.group.members[0])
+        self._parts = PartPlans(self.group, self.symbolic, self.dtype, self._first)
+        return self._parts.on(self._first)
 
     def _run(self, call: Call, views: tuple[View, View, View], callback: Any) -> FactorParts:
         wait(call)

@@ -46,7 +46,7 @@ class GroupPanels(FactorParts):
         self._plans = plans
         self._parts: dict[int, _FactorPart] = {}
         group, partition = plans.group, plans.partition
-        self._values = {group.members[0]: _array_of(group.members[0], values)}
+        self._values = {plans.first: _array_of(plans.first, values)}
         self._status: dict[Member, Array] = {}
         for level in partition.levels:
             owners = [plans.owners[k] for k in level]
@@ -97,7 +97,7 @@ class GroupPanels(FactorParts):
 
     def _values_for(self, member: Member) -> Array:
         """Return the values of the matrix on a device; the first one has them."""
-        first = self._plans.group.members[0]
+        first = self._plans.first
         if member not in self._values:
             source = self._values[first]
             target = self._plans.values(member, source)
@@ -113,7 +113,7 @@ class GroupPanels(FactorParts):
 
     def _report(self, report: View) -> None:
         """Write the report of a factorisation: the first column that failed, and its pivot."""
-        plans, first = self._plans, self._plans.group.members[0]
+        plans, first = self._plans, self._plans.first
         if not plans.symbolic.n:
             return
         status = np.empty((len(plans.symbolic.fronts), FIELDS), DTYPE)
@@ -136,7 +136,7 @@ class GroupPanels(FactorParts):
     def solve(self, system: str, count: int, b: View, x: View) -> None:
         """See :meth:`FactorParts.solve`."""
         plans = self._plans
-        first, n = plans.group.members[0], plans.symbolic.n
+        first, n = plans.first, plans.symbolic.n
         numeric, state = plans.on(first), first.engine.state()
         permuted = first.empty((n, count), plans.dtype)
         permute = numeric.permute_rhs(system, count, operand_of(b))
@@ -159,7 +159,7 @@ class GroupPanels(FactorParts):
 
     def panels(self) -> np.ndarray[Any, Any]:
         """See :meth:`FactorParts.panels`."""
-        numeric = self._plans.on(self._plans.group.members[0])
+        numeric = self._plans.on(self._plans.first)
         whole = np.empty(numeric.device.size, self._plans.dtype)
         for number, part in self._parts.items():
             start, end = self._plans.bounds(number)
@@ -185,7 +185,7 @@ class _Substitution:
         """
         self._plans, self._parts, self._count = plans, parts, x.shape[1]
         plans.begin_solve(self._count)
-        first = plans.group.members[0]
+        first = plans.first
         members = dict.fromkeys(part.member for part in parts.values())
         self._x = {m: x if m is first else moves.move(first, x, m) for m in members}
         self._x[first] = x
@@ -221,7 +221,7 @@ class _Substitution:
 
     def gather(self) -> None:
         """Copy the solution to the first device."""
-        first = self._plans.group.members[0]
+        first = self._plans.first
         first.finish()  # its kernels read what it has of these rows
         for number, part in self._parts.items():
             if part.member is not first:

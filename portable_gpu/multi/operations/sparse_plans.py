@@ -8,6 +8,7 @@ import numpy as np
 import pyopencl as cl
 
 from portable_gpu.dtypes import element
+from portable_gpu.multi.failures import working
 from portable_gpu.multi.member import Member
 from portable_gpu.runtime.array import Array
 from portable_gpu.runtime.plan import Steps
@@ -36,15 +37,19 @@ class PartPlans:
     Attributes:
         group, symbolic, dtype: The group, the analysis, and the dtype of L.
         partition: The parts.
+        first: The device that has the values, the right-hand sides and the solutions.
         owners: The device of each part; with ``on_failure="retry"`` another may compute it.
     """
 
-    def __init__(self, group: DeviceGroup, symbolic: Symbolic, dtype: np.dtype[Any]) -> None:
-        self.group, self.symbolic, self.dtype = group, symbolic, dtype
+    def __init__(
+        self, group: DeviceGroup, symbolic: Symbolic, dtype: np.dtype[Any], first: Member
+    ) -> None:
+        self.group, self.symbolic, self.dtype, self.first = group, symbolic, dtype, first
         self.partition = Partition.of(symbolic.fronts)
         on_cpu = all(member.engine.target.is_cpu for member in group.members)
-        owners = self.partition.owners(group.shares, _ELEMENT_WORK[on_cpu])
-        self.owners = [group.members[k] for k in owners]
+        able = working(group)
+        owners = self.partition.owners(group.shares_of(able), _ELEMENT_WORK[on_cpu])
+        self.owners = [able[k] for k in owners]
         self._plans: dict[Member, Numeric] = {}
         self._panels: dict[int, tuple[Member, Array]] = {}
         self._updates: dict[tuple[int, Member], Array] = {}
@@ -135,7 +140,7 @@ class PartPlans:
 
     def bounds(self, number: int) -> tuple[int, int]:
         """Return the range of a part's panels in the factor."""
-        numeric = self.on(self.group.members[0])
+        numeric = self.on(self.first)
         return numeric.bounds(numeric.schedule.chunks[number])
 
     def bytes_of(self, member: Member) -> tuple[int, int]:

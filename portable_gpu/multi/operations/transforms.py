@@ -22,6 +22,7 @@ import pyopencl as cl
 from portable_gpu.errors import UnsupportedError
 from portable_gpu.multi import moves, transfers
 from portable_gpu.multi.array import GroupArray, GroupBlock
+from portable_gpu.multi.collectives import owners_of
 from portable_gpu.multi.member import DEVICE_ERRORS, Member
 from portable_gpu.multi.operations.host_arrays import compute_on_host, in_parts
 from portable_gpu.multi.operations.operands import (
@@ -180,7 +181,7 @@ class _SlabTransform:
                 result.events = [cl.enqueue_marker(member.engine.queue)]
             return GroupBlock(block.start, block.stop, member, member.count(result))
 
-        blocks = self.group.for_blocks([block.member for block in x.blocks], work)
+        blocks = self.group.for_blocks(owners_of(self.group, x.blocks), work)
         shape = self.shape(stage, x.shape)
         return GroupArray(self.group, shape, blocks[0].array.dtype, x.axis, blocks)
 
