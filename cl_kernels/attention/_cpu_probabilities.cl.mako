@@ -53,7 +53,7 @@
         shift, delta = f"((const {T} *)sums)[{v}]", f"((const {T} *)delta)[{v}]"
     factor = f"((const {T} *)factors)[{v}]"
 %>\
-                const ${T} probability = POWER(score - ${shift});
+                const ${T} probability = EXP(score - ${shift});
                 s[${v}] = probability * (${f"{factor} * " if drops else ""}p[${v}] - ${delta});
 % if not by_query:
                 p[${v}] = probability${f" * {factor}" if drops else ""};

@@ -4,12 +4,12 @@
 ##
 ## A lane has B * TK / 8 * 4 scores in registers (B = policy.blocks, TK = policy.others), and as many numbers z.  The
 ## score s{block}_{j}_{2 half + e} and the number z with the same indices are those of the pair of
-##   own row         mine + 16 block + 8 half + g       g = lane / 4
+##   own row         first_own + 16 block + 8 half + g       g = lane / 4
 ##   the other's row t0 + 8 j + 2 c + e                 c = lane % 4
-## In scope at the caller: mine, the warp's first own row; t0, the tile's first row; b, batch; h, head of the queries;
-## side, "q" if own rows are queries, else "k"; m{block}_{half}, delta{block}_{half} of own queries, or of_queries, in
-## local memory, m and delta of the other side's (_gradient_queries); factor: scale * log2(e), or scale with an additive
-## mask; shift: as an operand p is 2^shift times as large.
+## In scope at the caller: first_own, the warp's first own row; t0, the tile's first row; b, batch; h, head of the
+## queries; side, "q" if own rows are queries, else "k"; m{block}_{half}, delta{block}_{half} of own queries, or
+## of_queries, in local memory, m and delta of the other side's (_gradient_queries); factor: scale * log2(e), or scale
+## with an additive mask; shift: as an operand p is 2^shift times as large.
 <%!
 # The indices of a lane's scores.
 scores_of = lambda B, TK: [
@@ -20,9 +20,9 @@ scores_of = lambda B, TK: [
 <%def name="hide()"><%
 B, TK, by_query = policy.blocks, policy.others, side == "q"
 if by_query:
-    unseen = f"t0 + {TK}u > " + ("min(keys, mine + 1u)" if causal else "keys")
+    unseen = f"t0 + {TK}u > " + ("min(keys, first_own + 1u)" if causal else "keys")
 else:
-    unseen = f"t0 < mine + {16 * B}u" if causal else ""
+    unseen = f"t0 < first_own + {16 * B}u" if causal else ""
 seen = ["n < keys"] * by_query + ["n <= i"] * causal
 %>\
 % if mask or unseen:
@@ -34,7 +34,7 @@ seen = ["n < keys"] * by_query + ["n <= i"] * causal
 % for block, j, half, e in scores_of(B, TK):
 <%
 score = f"s{block}_{j}_{2 * half + e}"
-own_row, other_row = f"mine + {16 * block + 8 * half}u + g", f"t0 + {8 * j + e}u + 2u * c"
+own_row, other_row = f"first_own + {16 * block + 8 * half}u + g", f"t0 + {8 * j + e}u + 2u * c"
 boolean = mask and mask.boolean
 shown = "is_seen && of_mask" if boolean else "is_seen"
 scaled = f"factor * {score}" if boolean else f"fma({score}, factor, of_mask)"
@@ -58,7 +58,7 @@ scaled = f"factor * {score}" if boolean else f"fma({score}, factor, of_mask)"
 
 ## Replace scores s by probabilities p, times 2^shift.  For side k, the pairs (m, delta) of the tile's queries are in
 ## of_queries from `tile_start` (C text) on.
-<%def name="powers(tile_start)">\
+<%def name="exponentials(tile_start)">\
 ${hide()}\
 % if side == "k":
             const __local float2 *query = of_queries + ${tile_start} + 2u * c;

@@ -1,6 +1,7 @@
 ## Parts of mma_backward and wgmma_backward: two numbers of each query, m and delta, and the copies of tiles.
-## In scope there: t, the local id; g = lane / 4, c = lane % 4; mine, the warp's first own row; b, batch; h, head of the
-## queries; side, "q" if own rows are queries; wide, the Element of sums and delta; tile_arrays, others, end: see copy.
+## In scope there: t, the local id; g = lane / 4, c = lane % 4; first_own, the warp's first own row; b, batch; h, head
+## of the queries; side, "q" if own rows are queries; wide, the Element of sums and delta; tile_arrays, others, end: see
+## copy.
 ##
 ## delta is the sum of grad * y along the query's row.  m is the binary logarithm of the sum of the exponentials of its
 ## scores, minus `shift`; with an additive mask it is the natural logarithm of the sum.  For a query that does not exist
@@ -18,13 +19,13 @@ logarithm = sum if added else f"M_LOG2E_F * {sum}"
 (${sum} == -INFINITY ? 0.0f : ${logarithm})${"" if added else f" - {shift}"}\
 </%def>
 
-## For side q: declare m and delta of the lane's rows mine + 16 block + 8 half + g, and store delta.  Four lanes c share
-## a row; each sums the elements c, c + 4, ...
+## For side q: declare m and delta of the lane's rows first_own + 16 block + 8 half + g, and store delta.  Four lanes c
+## share a row; each sums the elements c, c + 4, ...
 <%def name="declare_own()">\
 % for block, half in ((block, half) for block in range(policy.blocks) for half in range(2)):
     float m${block}_${half} = INFINITY, delta${block}_${half} = 0;
     {
-        const uint i = mine + ${16 * block + 8 * half}u + g;
+        const uint i = first_own + ${16 * block + 8 * half}u + g;
         if (i < queries) {
             __global const ${elem.name}_t *grad_line = grad_rows + i * grad_row,
                 *y_line = y_in + (y_offset + b * y_batch + h * y_head + i * y_row);

@@ -1,13 +1,13 @@
 ## A part of mma_backward and wgmma_backward: store the gradients of the own rows.  outputs: for each result its name,
 ## the name of its sums, and the padded extent of a row.  A lane (g = lane / 4, c = lane % 4) has the sums of rows
-## mine + 16 block + 8 half + g, of each 8 columns those at 2 c and 2 c + 1.  dv is divided by 2^shift, by which p is
-## multiplied there.  In scope: mine, the warp's first row; rows, their number; b, own_head: batch and head.
+## first_own + 16 block + 8 half + g, of each 8 columns those at 2c and 2c + 1.  dv is divided by 2^shift, by which p is
+## multiplied there.  In scope: first_own, the warp's first row; rows, their number; b, own_head: batch and head.
 <%def name="store(outputs)">\
 <% places = [(block, half) for block in range(policy.blocks) for half in range(2)] %>\
 % for block, half, name, sums, D in ((*place, *output) for place in places for output in outputs):
-    if (mine + ${16 * block + 8 * half}u + g < rows) {
+    if (first_own + ${16 * block + 8 * half}u + g < rows) {
         __global ushort *row = ${name}_in + (${name}_offset + b * ${name}_batch + own_head * ${name}_head
-            + (mine + ${16 * block + 8 * half}u + g) * ${name}_row) + 2u * c;
+            + (first_own + ${16 * block + 8 * half}u + g) * ${name}_row) + 2u * c;
 <% extent, factor = ("dv_size", f"{2.0 ** -shift!r}f") if name == "dv" else ("dq_size", "scale") %>\
 % for j in range(D // 8):
 <% sum, next = (f"{sums}{block}_{j}_{2 * half + e}" for e in range(2)) %>\

@@ -1,11 +1,13 @@
-## A part of mma_backward: its products; the counterpart for warpgroups is _wgmma_pairs.  In scope there: mine, the
-## warp's first own row; t0, the tile's first row of the other side; stage, its offset in local memory in bytes;
-## row_arrays, tile_arrays: (name, padded extent, extent) of the own arrays and of the other side's, first that of s.
+## A part of mma_backward, whose head has the formulas: its products; the counterpart for warpgroups is _wgmma_pairs.
+## In scope there: first_own, the warp's first own row; t0, the tile's first row of the other side; stage, its offset in
+## local memory in bytes; row_arrays, tile_arrays: the two own arrays and the two of the other side, each as (name,
+## padded extent, extent); s is the product of the first own array and the first other one, z that of the second ones.
 <%namespace name="pairs" file="/attention/_gradient_pairs.cl.mako"/>
 <%namespace name="products" file="/attention/_products.cl.mako"/>
 
 ## Declare the addresses (NAME_at) and offsets (NAME_column) by which a lane loads matrices of each array: see
-## _products. A tile that is multiplied by e or p as well has NAMEt_at and NAMEt_column, for its transposed loads.
+## _products.  The other side's first array is also multiplied by e and, for side k, the second one by p.  For these
+## transposed loads there are NAMEt_at and NAMEt_column.
 <%def name="places()"><% module = products.module %>\
     const uint row = lane % 16u, key = lane / 16u * 8u + lane % 8u;
 % for name, D, _ in row_arrays:
@@ -22,15 +24,16 @@
 % endfor
 </%def>
 
-## An expression: whether the tile has pairs of a warp's rows that are seen.
+## An expression: whether a key of the tile is seen by a query of the warp's rows, or a key of these by a query of the
+## tile.
 <%def name="needed()">\
-<% if_causal = f"t0 < mine + {16 * policy.blocks}u" if side == "q" else f"t0 + {policy.others}u > mine" %>\
+<% if_causal = f"t0 < first_own + {16 * policy.blocks}u" if side == "q" else f"t0 + {policy.others}u > first_own" %>\
 ${if_causal if causal else "true"}\
 </%def>
 
-## All products of a tile: scores s and gradients z of probabilities; in their place probabilities p and gradients e of
-## scores (formulas: see mma_backward); then e and p times the other side's rows, which are added to the sums of
-## results: a of dq or dk, and w of dv.
+## All products of a tile.  First come the scores s and the gradients z of probabilities.  The registers of s then hold
+## the probabilities p, and those of z the gradients e of scores.  The product of e and the other side's first array is
+## added to a, the sums of dq or dk; for side k, that of p and the second array is added to w, the sums of dv.
 <%def name="multiply()"><% B, TK = policy.blocks, policy.others %>\
         if (${needed()}) {
 % for block, j in ((block, j) for block in range(B) for j in range(TK // 8)):
@@ -41,7 +44,7 @@ ${if_causal if causal else "true"}\
 ${products.scores(B, TK, sums, own[0], other[0], own[1], False, " + stage")}\
             }
 % endfor
-${pairs.powers(f"(stage ? {TK}u : 0u)")}\
+${pairs.exponentials(f"(stage ? {TK}u : 0u)")}\
 ${pairs.score_gradients()}\
 <% gradients = (("z", "e", "a", tile_arrays[0]), ("s", "p", "w", tile_arrays[1])) %>\
 % for sums, operand, name, other in gradients[:1 if side == "q" else 2]:

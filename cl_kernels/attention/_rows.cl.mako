@@ -11,7 +11,7 @@ lane_rows = lambda blocks: [(block, half) for block in range(blocks) for half in
 %>
 ## Replace the scores s of a tile by 2^(log2(e) (s - m) + shift).  If a maximum m grows (to `top`), the sums z are
 ## scaled by the factor `shrink`, by which scale_results scales o as well.
-<%def name="powers(policy, mask, causal, shift)"><%
+<%def name="exponentials(policy, mask, causal, shift)"><%
 TK = policy.keys
 factor, adds = "1.0f" if mask else "factor", mask and not mask.boolean
 %>\

@@ -46,7 +46,7 @@ elements = lambda vectors: [(v, e) for v in range(vectors) for e in range(4)]  #
 ## Replace the scores in local memory by their exponentials, by the function `exponential`, exp or exp2.  top_of (local
 ## memory) has `largest` of each work-item.  If the maximum m grows, the sum z is scaled by `shrink`, and factor_of
 ## (local memory, one number a row) passes it on, for the results of the row.
-<%def name="powers(vectors, W, exponential)">\
+<%def name="exponentials(vectors, W, exponential)">\
 #pragma unroll
         for (uint w = 0; w < ${W}u; ++w) largest = fmax(largest, top_of[t / ${W}u * ${W}u + w]);
         const ${real} shrink = ${exponential}(m - largest);

@@ -1,10 +1,10 @@
 ## Functions of single values for the kernels on matrix units, by NVIDIA's instructions (PTX ISA).  kind: f16 or bf16.
 <%def name="define(kind)">
-// The value `mine` of the lane whose number is this lane's XOR distance.
-static inline uint exchanged(uint mine, uint distance)
+// The value `first_own` of the lane whose number is this lane's XOR distance.
+static inline uint exchanged(uint first_own, uint distance)
 {
     uint theirs;
-    asm volatile("shfl.sync.bfly.b32 %0, %1, %2, 31, 0xffffffff;" : "=r"(theirs) : "r"(mine), "r"(distance));
+    asm volatile("shfl.sync.bfly.b32 %0, %1, %2, 31, 0xffffffff;" : "=r"(theirs) : "r"(first_own), "r"(distance));
     return theirs;
 }
 static inline float across(float x, uint distance) { return as_float(exchanged(as_uint(x), distance)); }

@@ -25,7 +25,7 @@ ${units.multiply_rows(pair_sum, f"at_{row}", f"DESCRIPTOR({tile}_base + stage, 5
         WAIT_${x}(1);
 % endfor
 % endif
-${pairs.powers("queries_at")}\
+${pairs.exponentials("queries_at")}\
 ${of_query.copy(lines.copy, f"t0 + {TK}u", " + ahead")}\
 % if side == "k":
 ${pairs.operands("p", "s", "")}\

@@ -9,7 +9,7 @@
 ## DQ, DV: extents of rows of q and of v in private arrays; dq, dv: in the arguments.  TR: rows of a register tile.
 ## BQ = NV * V lanes.  direct: keys and values are read in place, else from tiles kt, vt of numbers of type real.
 ## qt, ot, st: q, out and scores, transposed: ot[d * BQ + l] is of query first + l.  i: query; n: key; m{v}, z{v}:
-## vector v.  POWER: e^x.  Other parameters: see forward.
+## vector v.  EXP: e^x.  Other parameters: see forward.
 <%namespace name="dropout" file="/attention/_dropout.cl.mako"/>
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="exponential" file="/common/exponential.cl.mako"/>
@@ -76,14 +76,14 @@ ${products.transposed("qt", "q", "q", "queries", "dq", "scale * ")}\
 % endfor
         }
 % for v in range(NV):
-        const ${T} shrink${v} = POWER(m${v} - top${v});
+        const ${T} shrink${v} = EXP(m${v} - top${v});
         z${v} *= shrink${v};
         m${v} = top${v};
 % endfor
         for (int j = 0; j < count; j++) {
             ${T} *s = (${T} *)(st + j * ${BQ});
 % for v in range(NV):
-            s[${v}] = POWER(s[${v}] - m${v});
+            s[${v}] = EXP(s[${v}] - m${v});
             z${v} += s[${v}];
 % endfor
         }

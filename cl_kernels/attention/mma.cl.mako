@@ -88,7 +88,7 @@ ${copies.copy("k", DQ, TK, "dq", G, f"keys - k0 - {TK}u")}\
             COPIES_COMMIT();
         }
         if (needed) {
-${rows.powers(policy, mask, causal, SHIFT)}\
+${rows.exponentials(policy, mask, causal, SHIFT)}\
 ${rows.scale_results(policy, DV)}\
 ${rows.operands(policy, "const uint ")}\
 ${products.results(B, TK)}\

@@ -15,7 +15,7 @@
 ## policy  GradientPolicy: warps; blocks, B above; others, TK above      shift  see above
 ## row_arrays, tile_arrays  arrays of own rows, and of the others: first that of s, then that of z; each has a name, an
 ##         extent and the argument that is the extent      g, c  lane / 4 and lane % 4: see _products
-## t0  the tile's first row      mine  the warp's first own row      a, w  sums of dq or dk, and of dv
+## t0  the tile's first row      first_own  the warp's first own row      a, w  sums of dq or dk, and of dv
 ## Local memory has rows of 16-bit elements, two in a uint (_copies); NAME_base, stage are addresses in bytes.
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="products" file="/attention/_products.cl.mako"/>
@@ -51,7 +51,7 @@ void ${kernel("attention_backward")}
     const uint own_heads = ${"heads" if by_query else "heads / shared"}, rows = ${"queries" if by_query else "keys"};
     const uint others = ${"keys" if by_query else "queries"}, b = head / own_heads, own_head = head % own_heads;
     const uint first = ${"(blocks - 1u - number)" if causal and by_query else "number"} * ${TM}u;
-    const uint mine = first + t / 32u * ${16 * B}u;
+    const uint first_own = first + t / 32u * ${16 * B}u;
     const uint begin = ${f"first / {TK}u * {TK}u" if causal and not by_query else "0"};
     const uint end = ${f"min(others, first + {TM}u)" if causal and by_query else "others"};
 % for base, at in (("own", row_arrays), ("tile", tile_arrays)):

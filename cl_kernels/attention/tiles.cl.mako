@@ -70,7 +70,7 @@ ${parts.place(v, TN)}\
 ${softmax.largest(vectors, W)}\
         top_of[t] = largest;
         barrier(CLK_LOCAL_MEM_FENCE);
-${softmax.powers(vectors, W, "exp" if adds else "exp2")}\
+${softmax.exponentials(vectors, W, "exp" if adds else "exp2")}\
         barrier(CLK_LOCAL_MEM_FENCE);
 % for r in range(R):
         const ${real} factor${r} = factor_of[y + ${16 * r}u];

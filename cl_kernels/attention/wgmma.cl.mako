@@ -69,7 +69,7 @@ ${tiles_of.refills()}\
     WAIT_s(0);
     RELEASE(k);
     {
-${rows.powers(policy, mask, causal, SHIFT)}\
+${rows.exponentials(policy, mask, causal, SHIFT)}\
         (void)shrink0_0, (void)shrink0_1;  // the sums are 0
 ${rows.operands(policy, "")}\
     }
@@ -82,7 +82,7 @@ ${tiles_of.results()}\
 ${tiles_of.refills()}\
         WAIT_s(1);
         RELEASE(k);
-${rows.powers(policy, mask, causal, SHIFT)}\
+${rows.exponentials(policy, mask, causal, SHIFT)}\
         if (k0 + ${TK}u < last) AWAIT(k);  // without a branch ptxas moves the wait before the exponentials
         WAIT_o(0);
         RELEASE(v);

@@ -51,7 +51,7 @@ void ${kernel("attention_backward")}
     const uint own_heads = ${"heads" if by_query else "heads / shared"}, rows = ${"queries" if by_query else "keys"};
     const uint others = ${"keys" if by_query else "queries"}, b = head / own_heads, own_head = head % own_heads;
     const uint first = ${"(blocks - 1u - number)" if causal and by_query else "number"} * ${TM}u;
-    const uint mine = first + t / 32u * 16u;
+    const uint first_own = first + t / 32u * 16u;
     const uint begin = ${f"first / {TK}u * {TK}u" if causal and not by_query else "0"};
     const uint end = ${f"min(others, first + {TM}u)" if causal and by_query else "others"};
 % for base, at, count in (("own", row_arrays, TM), ("tile", tile_arrays, TK)):

@@ -1,4 +1,4 @@
-## exponential: POWER(x) = e^x of vectors on a CPU.  A built-in function would be a call, which stores every register.
+## exponential: EXP(x) = e^x of vectors on a CPU.  A built-in function would be a call, which stores every register.
 ##
 ##   x = n log(2) + r, |r| <= log(2) / 2;   e^x = 2^n P(r)
 ##
@@ -6,7 +6,7 @@
 ## is below 1.5 ulp.
 ##
 ## larger(real, width): LARGER(x, y), the larger one; it is x if y is NaN, and NaN if x is NaN.
-## define(real, width): POWER(x) of vectors of `width` floats (doubles), x up to 88 (709).  For x below -87 (-708),
+## define(real, width): EXP(x) of vectors of `width` floats (doubles), x up to 88 (709).  For x below -87 (-708),
 ## where results are near the least normal number, it is 0.
 <%def name="define(real, width)"><%
     from math import factorial
@@ -19,7 +19,7 @@
     # log(2) in two parts: n * high is exact
     high, low = ("0x1.62e42feep-1", "0x1.a39ef35793c76p-33") if double else ("0x1.62e4p-1f", "0x1.7f7d1cp-20f")
 %>
-static inline ${T} __attribute__((overloadable)) POWER(${T} x)
+static inline ${T} __attribute__((overloadable)) EXP(${T} x)
 {
     const ${T} shifted = x * 1.4426950408889634${f} + ${magic};
     const ${T} n = shifted - ${magic};

@@ -1,20 +1,20 @@
 ## weight: the gradient of a convolution by its weights.  Arguments: see _axes.
 ##
-##   f[k, c, r] = sum_{n, q} t[n, k, q] s[n, c, q * step + r * tap_step + shift]
+##   f[k, c, r] = sum_{n, q} t[n, k, q] s[n, c, q * step + r * tap_step + shift]    s: x;  t: the gradient of y
 ##
 ## A work-group has a block of pairs (k, c) of channels, a block of taps of the filter, and a part of the places (n, q):
 ##
-##   places   | part 0 | part 1 | ...      M = G / lanes work-items of the group share the places of a pair;
-##            |0 1 .. M|0 1 .. M|          it has lanes * wide pairs.  A work-item reads V places of axis 2 at a time.
+##   places   | part 0 | part 1 | ...      The group has lanes * wide pairs.  M of its work-items, M = G / lanes, share
+##            |0 1 .. M|0 1 .. M|          the places of a pair.  A work-item reads V places of axis 2 at a time.
 ##
 ## The group adds its work-items' sums in local memory.  The last group of a block to finish adds the parts in order,
 ## so the result does not depend on which group is last.
 ##
-## G, lanes    work-items, and lanes side by side  wide   pairs of a lane, adjacent in memory
-## V           places at a time                    taps   the number of taps of a group along each axis
-## order       the coordinates of V places, the fastest last
-## strip       the Strip of taps[2] taps           rows   the RowReads by which vectors of places read a row (CPU);
-##                                                        None: elements are read singly
+## G      work-items of a group                              wide   pairs of a work-item, adjacent in memory
+## lanes  work-items side by side, each with its own pairs   taps   the number of taps of a group along each axis
+## V      places at a time                                   order  the coordinates of V places, the fastest last
+## strip  the Strip of a row of taps along axis 2            rows   the RowReads of a row by vectors of V places (CPU);
+##                                                                  None: elements are read singly
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="fix_up" file="/group/fix_up.cl.mako"/>
 <%namespace name="space" file="/conv/_axes.cl.mako"/>
@@ -24,10 +24,10 @@
 <%include file="/common/prelude.cl.mako"/>
 <%
 E, real = elem.name, elem.real
-width = max(V, wide) if target.is_cpu else wide
-T, pitch = taps[0] * taps[1] * taps[2], G * wide
+width = max(V, wide) if target.is_cpu else wide  # elements of a vector: of places, or of pairs
+T, pitch = taps[0] * taps[1] * taps[2], G * wide  # taps of a group; numbers of a tap in scratch
 sums_are_vectors = target.is_cpu and V > 1  # the components are added at the end
-words = fix_up.module.words(real)
+words = fix_up.module.words(real)  # words of 32 bits in a sum
 vector = row.module.vector
 %>
 ${element.scalar(elem)}
@@ -50,7 +50,7 @@ void ${kernel("weight")}
     ${"" if G == 1 else "__local "}uint is_last;
     const uint lid = get_local_id(0), lane = lid % ${lanes}u, number = get_group_id(0);
     const ${I} part = number % parts, block = number / parts;
-    // A block of pairs and a block of taps; pair: the number k * sources + c of the lane's first pair of channels.
+    // A block of pairs and a block of taps; pair: the number k * sources + c of the work-item's first pair.
     const ${I} first_pair = block / tap_blocks * ${lanes * wide}, tap_block = block % tap_blocks;
     const ${I} tap0 = tap_block / (tap_blocks1 * tap_blocks2) * ${taps[0]};
     const ${I} tap1 = tap_block / tap_blocks2 % tap_blocks1 * ${taps[1]}, tap2 = tap_block % tap_blocks2 * ${taps[2]};

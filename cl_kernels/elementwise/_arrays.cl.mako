@@ -4,11 +4,11 @@
 ## strides along the outer axes, and NAME_stride that along the inner one; they count elements.
 ##
 ## f: portable_gpu.codegen.functions.Function.  Its arguments are the values of the inputs, then the old value of the
-## output, as `updated` arguments (0 if f does not read it), then numbers that are arguments of the call.  helpers: the
-## text of the functions that f calls.  inputs: Element by name.  result: the Element of the output.  numbers: the C
-## types and the texts of the numbers.  steps: by name, 0 or 1, which is the stride along the inner axis, or 2 for any
-## stride.  outer: the number of outer axes.  axes: portable_gpu.codegen.axes, which writes index arithmetic.
-## V: elements of a vector.  index: the C type of indices.
+## output once for each of the `updated` inputs that are the output itself, then numbers that are arguments of the call.
+## helpers: the text of the functions that f calls.  inputs: Element by name.  result: the Element of the output.
+## numbers: the C types and the texts of the numbers.  steps: for each array, by name, its stride along the inner axis
+## if that is 0 or 1, else 2.  outer: the number of outer axes.  axes: portable_gpu.codegen.axes, which writes index
+## arithmetic.  V: elements of a vector.  index: the C type of indices.
 <%namespace name="element" file="/common/element.cl.mako"/>
 
 ## Define the loads and stores, and f for 1 and V elements.  aligned: see vector_load of common/element.
@@ -44,15 +44,15 @@ ${f.define(V)}
 ## An expression: w elements of array n, from column `at` on.
 <%def name="load(n, e, w, at, suffix='')">\
 <%
-    here = f"{n}{suffix}"
-    scaled = lambda at: {0: here, 1: f"{here} + ({at})", 2: f"{here} + ({at}) * {n}_stride"}[steps[n]]
+    row = f"{n}{suffix}"
+    address = lambda at: {0: row, 1: f"{row} + ({at})", 2: f"{row} + ({at}) * {n}_stride"}[steps[n]]
 %>\
 % if w == 1 or steps[n] == 0:
-${f"({e.real}{w})" if w > 1 else ""}(${e.name}_load(${scaled(at)}))\
+${f"({e.real}{w})" if w > 1 else ""}(${e.name}_load(${address(at)}))\
 % elif steps[n] == 1:
-${e.name}_load${w}(${scaled(at)})\
+${e.name}_load${w}(${address(at)})\
 % else:
-(${e.real}${w})(${", ".join(f"{e.name}_load({scaled(f'{at} + {j}')})" for j in range(w))})\
+(${e.real}${w})(${", ".join(f"{e.name}_load({address(f'{at} + {j}')})" for j in range(w))})\
 % endif
 </%def>
 

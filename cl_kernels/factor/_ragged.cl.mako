@@ -15,7 +15,7 @@
     ${name}_row = entry[2];
     ${name}_col = entry[3];
 % endfor
-    const long place = entry[4];
+    const long report_index = entry[4];
 </%def>
 
 <%def name="pair(n_type='int')">

@@ -60,7 +60,7 @@ for (int q = 0; ${item_rows} * q < left_s; ++q) {
                 ${panel.subtract("v", "shared_rows", "shared_rows", item_rows, "CONJ")}
             }
             if (y == q) {
-                ${memory.store_own(True)}
+                ${memory.store_item_rows(True)}
                 ${waiting.release_without_barrier()}
             }
             // Publish the rows of earlier steps; work-item 0 holds none of the remaining rows from step 1 on.

@@ -87,7 +87,7 @@
                     }
 % if paired:
                     if (y == q) {
-                        ${memory.store_own(False)}
+                        ${memory.store_item_rows(False)}
                     }
 % endif
                 }

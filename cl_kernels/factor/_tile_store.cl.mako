@@ -1,10 +1,10 @@
-## The stores of a tile, in factor/tiles and in tiles, solve and update of fronts.  _tile has the variables in scope.
-## by_s: whether neighbours along s are neighbours in memory; in fronts only if v_row is 1, because the columns in the
-## right half of an update are contiguous along f.
+## The stores of a tile V, in factor/tiles, fronts/tiles, fronts/solve and fronts/update.  _tile lists the variables in
+## scope.  by_columns: whether the elements of a column of V are neighbours in memory.  In fronts that depends on the
+## tile: v_row is 1 if they are, but the right half of an update is stored by rows (fronts/_blocks).
 
-## Store the rows of a work-item, as vectors if neighbours along s are neighbours in memory.  diagonal: whether the tile
-## is on the diagonal, so that only elements of the triangle are stored.
-<%def name="store_own(diagonal)">\
+## Store the rows of V that a work-item has, as vectors if v_row is 1.  diagonal: whether the tile is on the diagonal;
+## then only elements of the triangle are stored.
+<%def name="store_item_rows(diagonal)">\
 <% e, wide = problem.elem, 16 // problem.elem.itemsize %>\
 % for j in range(16 // item_rows):
                 {
@@ -46,20 +46,20 @@ for (long i = 64 * (${begin}) + t; i < 64 * (${end}); i += 256) {
     }
 </%def>
 ## A statement: store a value as element (row, col) of V, or add it to the stored one (`adds`).
-<%def name="out(row, col, value)">\
+<%def name="store_element(row, col, value)">\
 <% at = f"v + (s0 + {row}) * v_row + (f0 + {col}) * v_col" %>\
 ${problem.elem.name}_store(${at}, ${f"{problem.elem.name}_load({at}) + " if adds else ""}${value})\
 </%def>
-## A statement: store the value of element (row, col) of V, which are C variables, unless it is above L's diagonal.
-<%def name="stored(value)">\
+## A statement: store a value as the element of V at the C variables row and col, unless it is above L's diagonal.
+<%def name="store_in_triangle(value)">\
 <%
 if factorise and problem.elem.complex:  # L's diagonal is real
     value = f"(s == f && row == col ? AS_VALUE(REAL({value})) : {value})"
 %>\
 % if not factorise:
-${out("row", "col", value)};
+${store_element("row", "col", value)};
 % else:
-if (s < f || row <= col) ${out("row", "col", value)};
+if (s < f || row <= col) ${store_element("row", "col", value)};
 % endif
 </%def>
 ## Store the 16 rows of V from from_row on.
@@ -70,7 +70,7 @@ if (s < f || row <= col) ${out("row", "col", value)};
 % if chosen_at_run_time:
         if (v_row == 1) {
 % endif
-% if by_s:
+% if by_columns:
         // The values pass through local memory, so that neighbouring work-items store neighbouring elements.
         // Successive calls use the memory of P's and of Q's panels alternately, so that one barrier suffices.  A pitch
         // of 17 puts columns into different banks.
@@ -88,7 +88,7 @@ if (s < f || row <= col) ${out("row", "col", value)};
             const int row = from + t % 16, col = t / 16 + ${16 * i};
             if (row < left_s && col < left_f) {
                 const value_t w = stage[col * 17 + t % 16];
-                ${stored("w")}
+                ${store_in_triangle("w")}
             }
         }
 % endfor
@@ -96,14 +96,14 @@ if (s < f || row <= col) ${out("row", "col", value)};
 % if chosen_at_run_time:
         } else
 % endif
-% if chosen_at_run_time or not by_s:
+% if chosen_at_run_time or not by_columns:
         if (y / ${16 // item_rows} == from / 16) {
 % for i in range(item_rows):
 % for j in range(16 // item_rows):
             {
                 const int row = ${item_rows} * y + ${i}, col = x + ${4 * item_rows * j};
                 if (row < left_s && col < left_f) {
-                    ${stored(f"v{i}_{j}")}
+                    ${store_in_triangle(f"v{i}_{j}")}
                 }
             }
 % endfor

@@ -16,8 +16,8 @@
 ##
 ##   columns   local memory: buffer 0: column of matrix 0 of the group | matrix 1 | ... || buffer 1: ...
 ##   v<r>_<c>  registers: the element of the work-item in the square (r, c)
-##   column_y<r>, column_x<c>    elements of the current column, divided by the root of its pivot: those in the
-##             work-item's rows y + r side, and the conjugates of those in the rows x + c side
+##   column_y<r>, column_x<c>    elements of the current column, divided by the root of its pivot: the one in row
+##             y + r side, and the conjugate of the one in row x + c side
 ## report    for each matrix, the first column whose pivot is not positive, or -1, and the bits of that pivot.
 ##           The matrix may be a block of a larger one, from its column `first` on; reports of earlier blocks remain.
 <%namespace name="group" file="/group/group.cl.mako"/>
@@ -49,7 +49,7 @@ ${operands.locate(names, rank, "product")}
 % if ragged:
 ${ragged_.matrix(names)}
 % endif
-    report += report_offset + 2 * ${"place" if ragged else "product"};
+    report += report_offset + 2 * ${"report_index" if ragged else "product"};
 % for r in range(R):
 % for c in range(r + 1):
     value_t v${r}_${c} = AS_VALUE(y + ${r * S} == x + ${c * S});

@@ -98,7 +98,7 @@ ${operands.locate(names, rank, "product")}
 ${ragged_.matrix(names, "long")}
         const long ld = ${ragged_.line(f"n + {NR}", e)};
 % else:
-        const long place = product;
+        const long report_index = product;
 % endif
         ${E} *inverse = t + size - n - ${policy.rows};
         long failed = -1;
@@ -109,7 +109,7 @@ ${ragged_.matrix(names, "long")}
             for (long i = j + ${NR}; i < n; i += ${NR}) solve_rows(t + j, ld, inverse, t + i, ld, j);
         }
         store_triangle(t, ld, l, l_row, l_col, n);
-        __global long *reported = report + report_offset + 2 * place;
+        __global long *reported = report + report_offset + 2 * report_index;
         if (first == 0 || (failed >= 0 && reported[0] < 0)) {
             reported[0] = failed < 0 ? -1 : first + failed;
             reported[1] = ${"as_long(bad_pivot)" if e.needs_fp64 else "(long)as_int(bad_pivot)"};

@@ -23,7 +23,7 @@
 ## separate    whether C and V are different arrays; then elements above L become zeros
 ## unit, conj  whether L has a unit diagonal, and whether P and D are conjugated
 ## p_along, q_along  whether elements of P, and of Q, that are neighbours along k are neighbours in memory
-## by_s        whether elements of V that are neighbours along s are neighbours in memory
+## by_columns  whether the elements of a column of V are neighbours in memory
 ## mma         whether products are by matrix instructions (float64)    paired   whether there are pairs
 ## item_rows   rows of V that a work-item has: see _tile    panels   1 or 2 of each operand in local memory
 ## in_fronts, adds   whether this is a kernel of fronts; whether stores add to V (fronts/update): here both are False

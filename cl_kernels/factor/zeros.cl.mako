@@ -34,9 +34,9 @@ ${operands.locate(["triangle"], rank, "product")}
 % if layout == "table":
 ${ragged_.matrix(["triangle"])}
 % else:
-    const long place = product;
+    const long report_index = product;
 % endif
-    report += report_offset + 2 * place;
+    report += report_offset + 2 * report_index;
 % if size > 1:
     if (lane == 0) *result = (int)n;
     barrier(CLK_LOCAL_MEM_FENCE);

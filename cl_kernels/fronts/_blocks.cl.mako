@@ -1,11 +1,11 @@
 ## The blocks of 64 rows, and of 64 columns, of a front of a sparse factor (ops/fronts/table.py), on a GPU: in assemble,
 ## tiles, update and small.
 ##
-##             c     w    u - w           A front has c own columns and u further rows.  Each of the three parts
-##         +-----+                        in the picture is divided into blocks, so that a tile, a block of rows
-##      c  |panel|                        by a block of columns, has two strides.  The panel is stored by rows
-##         +-----+-----+                  with the stride `leading`, and the update, of which the lower triangle
-##      w  |     |  .  |                  exists, by rows of w elements.  Element (i, j) of the update is stored
+##             c     w    u - w           A front has c own columns and u further rows.  Its rows and columns have
+##         +-----+                        three parts, of c, w and u - w.  Blocks do not cross parts, so that a tile,
+##      c  |panel|                        a block of rows by a block of columns, has two strides.  The panel is stored
+##         +-----+-----+                  by rows with the stride `leading`.  The update is a lower triangle, and is
+##      w  |     |  .  |                  stored by rows of w elements.  Its element (i, j) is stored
 ##         +-----+-----+-----+               if j < w     at row i + e, column j
 ##  u - w  |     |     |  .  |               otherwise    at row j - w, column i - w + 1 - e
 ##         +-----+-----+-----+
@@ -28,8 +28,9 @@ const int blocks_c = (c + 63) / 64, blocks_w = (w + 63) / 64;
 % endfor
 </%def>
 
-## Declare where the tile is stored.  As V (factor/_tile) it is transposed: v_row is the stride from column to column of
-## the front, v_col that from row to row.  v: the address that element (0, 0) of the front would have by these strides.
+## Declare where the tile is stored.  The tile V of factor/_tile is its transpose, so v_row is the stride from column to
+## column of the front, and v_col that from row to row.  v: the address that element (0, 0) of the front would have by
+## these strides.
 ## In scope: factor and arena, pointers to their first elements; the names that `sizes` and `tile` declare.
 ## The argument e is the Element; the variable e is that of the formula.
 <%def name="place(e)">\

@@ -4,13 +4,13 @@
 ##   c, m    own columns, and all columns, of T, with the padding (`pad` columns: see _strips)
 ##   u       rows of an update
 ##   to      the index of each of these rows in the parent's front (table `relative`)
-##   place   the position of each column in row 0 of T, in elements; a row of a strip is NR elements further
+##   place   the position of each column in row 0 of T, in elements; that in row k is k * NR elements further
 ##   at      scratch of the work-item for u integers: the positions of the update's columns in row 0 of T
 ##   strip(q)   the index of the first element of strip q (_strips)
 <%def name="define(e, policy)"><%
 E, NR, V, C = f"__global {e.name}_t", policy.strip(e), policy.vector, e.components
 %>
-// Set `count` elements of T to zeros, a multiple of a vector's.
+// Set the first `count` elements of T to zeros; count is a multiple of the elements of a vector.
 static inline void clear(${E} *t, long count)
 {
     __global real_t *to = (__global real_t *)t;
@@ -40,7 +40,8 @@ static inline void add_packed(${E} *t, __global int *at, __global const int *pla
 // Copy rows `pad` .. c of T to the panel, whose rows are those of L.
 static inline void put_panel(${E} *t, long pad, long c, long m, ${E} *l, long leading)
 {
-    // Of strip q: columns begin .. end, which are rows of L, and rows up to last_k, four at a time.
+    // Strip q has the columns begin to end - 1 of T, which are rows of L.  Its rows before last_k are copied, four at
+    // a time.
     for (long q = pad / ${NR}; q * ${NR} < m; q++) {
         const long begin = q * ${NR} < pad ? pad : q * ${NR}, end = (q + 1) * ${NR} < m ? (q + 1) * ${NR} : m;
         const long last_k = c < end ? c : end;

@@ -1,5 +1,5 @@
 ## The elements of the inverse Z = A^-1 in the pattern of small fronts, on a GPU (selected inversion).  Each work-group
-## of `lanes` work-items takes every get_num_groups(0)-th front of the list; the parents of all are done.
+## of `lanes` work-items takes every get_num_groups(0)-th front of the list; their parents have been computed before.
 ##
 ##        c     u           X = L11^-1: one work-item computes a column;  W = L21 X
 ##      +-----+             Z22: the elements of the parent's Z with this front's rows and columns

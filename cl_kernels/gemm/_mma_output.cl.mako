@@ -38,7 +38,7 @@ def column(j, e):
                         ${", ".join(f"RESULT(d{i}_{j + o}_{2 * h + e}, row, left + {8 * j + 2 * e + o})"
                         for o in range(2))}));
 % endfor
-                    share_chunks(&x, &y, lane % 2, 1);
+                    exchange_chunks(&x, &y, lane % 2, 1);
                     if (row < m && col < n) *(__global uint4 *)(line_at + col) = x;
                     if (row < m && col + 4 < n) *(__global uint4 *)(line_at + col + 4) = y;
                 }

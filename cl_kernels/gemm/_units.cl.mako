@@ -1,14 +1,13 @@
 ## For wgmma, mma and mfma: the loop of a group over its units of the launch, and the store of sums to C.  A unit is a
 ## tile of a product, or a part of a tile if k is split:
 ##
-##   units   | of product 0: the first `whole` tiles | part 0 of the other tiles | part 1 | ... | of product 1: ...
+##   units   | of product 0: the first `unsplit` tiles | part 0 of the other tiles | part 1 | ... | of product 1: ...
 ##
-## cut, the number of the other tiles, is that of all tiles less `whole`.  In scope: the kernel's arguments (units, the
-## number of units; whole, splits, k_split ...).  split, policy: as in the kernel.
+## split_tiles: the number of the other tiles.  In scope: the kernel's arguments (units: their number), split, policy.
 <%namespace name="triangle" file="/gemm/_triangle.cl.mako"/>
 ## An expression: the number of a unit's product in the launch.  partly: see `loop`.
 <%def name="product(problem, partly)">\
-unit / (${"whole + cut * splits" if partly else triangle.area(problem)})${"" if partly else " / splits"}\
+unit / (${"unsplit + split_tiles * splits" if partly else triangle.area(problem)})${"" if partly else " / splits"}\
 </%def>
 
 ## RESULT(acc, row, col) is the new value of C at (row, col), and STORE(p, v) stores it.
@@ -25,7 +24,7 @@ ${epilogue.result(problem)}
 ## run once a tile and are seldom in the instruction cache.  pair says how both are stored:
 ##   ""          by two accesses
 ##   "columns"   by one, because C's columns are contiguous, aligned and of even length; w is below v, at row + 1
-##   others      by one, because C's rows are so
+##   others      by one, STORE_TWO, because C's rows are so
 <%def name="define(problem, pair, of_values=False)">
 ${results(problem, of_values)}
 % if not pair:
@@ -35,15 +34,15 @@ ${results(problem, of_values)}
     } while (0)
 % elif pair == "columns":
 #define STORE_PAIR(p, x, row, col, v, w) do { \
-        if ((x) < columns) PUT(p + (x) * c_col, RESULT(v, row, (col) + (x)), RESULT(w, (row) + 1, (col) + (x))); \
+        if ((x) < columns) STORE_TWO(p + (x) * c_col, RESULT(v, row, (col) + (x)), RESULT(w, (row) + 1, (col) + (x))); \
     } while (0)
 % else:
 #define STORE_PAIR(p, x, row, col, v, w) do { \
-        if ((x) < columns) PUT(p + (x), RESULT(v, row, (col) + (x)), RESULT(w, row, (col) + (x) + 1)); \
+        if ((x) < columns) STORE_TWO(p + (x), RESULT(v, row, (col) + (x)), RESULT(w, row, (col) + (x) + 1)); \
     } while (0)
 % endif
 % if pair and problem.c.elem.itemsize > 2:
-#define PUT(p, v, w) (*(__global ${problem.compute.real}2 *)(p) = (${problem.compute.real}2)(v, w))
+#define STORE_TWO(p, v, w) (*(__global ${problem.compute.real}2 *)(p) = (${problem.compute.real}2)(v, w))
 % elif pair:
 static inline uint packed_pair(float v, float w)
 {
@@ -51,15 +50,15 @@ static inline uint packed_pair(float v, float w)
     asm("cvt.rn.${problem.c.elem.name}x2.f32 %0, %1, %2;" : "=r"(bits) : "f"(w), "f"(v));
     return bits;
 }
-#define PUT(p, v, w) (*(__global uint *)(p) = packed_pair(v, w))
+#define STORE_TWO(p, v, w) (*(__global uint *)(p) = packed_pair(v, w))
 % endif
 </%def>
 
 ## The head of the loop over a group's units.  It declares first_row, first_col, k_first, part, length (elements of k),
 ## steps (of `depth` elements of k), and the pointers `names` to the operands of the unit's product.  types: the C types
 ## to which these point.  once: whether a group has one unit, and so no loop, which would need registers.  partly:
-## whether only the tiles after the first `whole` of a product are split, as in the picture; otherwise all are.  With
-## `partly`, cut and parts, the number of the tile's parts, are declared too.
+## whether only the tiles after the first `unsplit` of a product are split, as in the picture; otherwise all are.  With
+## `partly`, split_tiles and parts, the number of the tile's parts, are declared too.
 <%def name="loop(policy, names, types, problem, depth, once, partly=False)">
 ${pointers(names, types)}\
 % if once:
@@ -69,10 +68,11 @@ ${pointers(names, types)}\
         for (int unit = get_group_id(0); unit < units; unit += get_num_groups(0)) {
 % endif
 % if split and partly:
-            // after_whole: the unit's number after those of whole tiles of its product, or negative.
-            const int cut = ${triangle.area(problem)} - whole, after_whole = unit % (whole + cut * splits) - whole;
-            const int tile = after_whole < 0 ? after_whole + whole : whole + after_whole % cut;
-            const int part = after_whole < 0 ? 0 : after_whole / cut, parts = after_whole < 0 ? 1 : splits;
+            // number: among the product's parts of tiles; negative for a tile that is not split.
+            const int split_tiles = ${triangle.area(problem)} - unsplit,
+                number = unit % (unsplit + split_tiles * splits) - unsplit;
+            const int tile = number < 0 ? number + unsplit : unsplit + number % split_tiles;
+            const int part = number < 0 ? 0 : number / split_tiles, parts = number < 0 ? 1 : splits;
 % elif split or problem.batch:
             const int tile = unit % (${triangle.area(problem)}), part = unit / (${triangle.area(problem)}) % splits;
 % else:

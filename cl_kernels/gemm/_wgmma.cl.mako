@@ -3,9 +3,9 @@
 ## instructions that OpenCL's compiler does not accept: portable_gpu/runtime/retarget.py enables them in the PTX.
 ##
 ## An operand is stored in lines of 128 bytes, in 16-byte chunks; chunk c of line l is at c ^ (l & 7).
-##   k along the line:   line = row of A (column of B), 128 bytes of k
-##   k across the lines: line = step of k, 128 bytes of rows of A (columns of B), which are 64 rows of 16-bit
-##                       elements; blocks of such lines follow each other
+##   k along the line:   a line has 128 bytes of k of one row of A (column of B)
+##   k across the lines: a line has 128 bytes of rows of A (columns of B), 64 elements of 16 bits, at one step of k;
+##                       a block of 64 rows has a line for each step, and the blocks follow each other
 ## A descriptor contains, in units of 16 bytes, the start (bits 0 to 13), the distance of 64-row blocks (512, from bit
 ## 16) and that of groups of 8 lines (64, from bit 32), and the code 1 of the swizzle of 128 bytes (from bit 62).
 ## A_STEP and B_STEP, in the same units, advance it by the steps of k of one instruction: 32 bytes along a line, or 16

@@ -68,14 +68,14 @@ return f"as_uint4(pair_transpose((float4)({floats}), lane))"
 <%def name="whole_lines(width, sums, r, h, j)">
                     uint4 x = ${chunk(width, sums, r, h, j)};
                     uint4 y = ${chunk(width, sums, r, h, j + (4 if width == "octets" else 2))};
-                    share_chunks(&x, &y, upper, 4);
+                    exchange_chunks(&x, &y, upper, 4);
 </%def>
 
 ## The functions of _warp_exchange, and
 ##   quad_transpose(w, lane)   the transpose of the 4 x 4 words of a quad: component i of lane q becomes component q of
 ##                             lane i
 ##   pair_transpose(v, lane)   the transpose of the 2 x 2 halves of a pair: half i of lane q becomes half q of lane i
-##   share_words(...)          share_chunks for single words
+##   exchange_words(...)          exchange_chunks for single words
 <%def name="exchange()">
 ${warps.define()}
 static inline uint4 quad_transpose(uint4 w, int lane)
@@ -86,7 +86,7 @@ static inline uint4 quad_transpose(uint4 w, int lane)
     const uint r = exchanged(high ? w.x : w.z, 2), s = exchanged(high ? w.y : w.w, 2);
     return high ? (uint4)(r, s, w.z, w.w) : (uint4)(w.x, w.y, r, s);
 }
-static inline void share_words(uint *v, uint *w, int upper, uint distance)
+static inline void exchange_words(uint *v, uint *w, int upper, uint distance)
 {
     const uint theirs = exchanged(upper ? *v : *w, distance);
     if (upper) *v = theirs;

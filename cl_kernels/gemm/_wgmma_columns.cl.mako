@@ -1,16 +1,18 @@
 ## The stores of the sums of a warpgroup of wgmma to a C whose rows are adjacent in memory.  _wgmma_output says which
-## lane has which sums; sums: their name; r, h, j as there.  In scope: t, lane, above, first_row, first_col, m, n, C's
+## lane has which sums: its parameters, `sums` among them, and its letters r, h, j are those of this file.  In scope: t,
+## lane, above (the number of the warpgroup's first block of 64 rows in the tile), first_row, first_col, m, n, C's
 ## pointer and strides.
 
 ## Stores of 8 bytes.  A lane has two adjacent columns of two rows (h = 0 and 1), which are 8 rows apart.  Exchanges
 ## make its sums neighbours in a column:
 ##
-##   1. with the lane of the adjacent row (lane ^ 4): now each has one column of both rows, v<h> of the upper row and
-##      w<h> of the lower one.  `odd` is 1 in the lane of the lower row, which gets the right column.  Both lanes' rows
-##      begin at `top`
-##   2. of 16-bit elements, with the lane of the next two rows (lane ^ 8): p and q are the packed v<h> and w<h> of h = 0
-##      and 1.  Now each lane has four rows of a column, and stores fill whole memory sectors.  `upper` is 1 in the lane
-##      that gets the rows of h = 1, which are 8 below those of the other lane; its `top` is 2 below, so 6 are added
+##   1. Each lane exchanges with the lane of the adjacent row (lane ^ 4).  Now each has one column of both rows: v<h> is
+##      in the upper row, and w<h> in the lower one.  The lane of the lower row has the right column, and its `odd` is
+##      1.  Both lanes' rows begin at `top`.
+##   2. Of 16-bit elements, p is the packed pair (v0, w0), and q is (v1, w1).  Each lane exchanges one of them with the
+##      lane of the next two rows (lane ^ 8).  Now each has four rows of a column, and stores fill whole memory sectors.
+##      The lane with `upper` = 1 has the rows of h = 1.  They begin 8 rows below those of the other lane, and its `top`
+##      is 2 rows below the other one, so 6 are added.
 <%def name="eight_bytes(policy, sums, type)">
 <% halves = problem.c.elem.itemsize == 2 %>\
             const int odd = lane / 4 % 2${", upper = lane / 8 % 2" if halves else ""};
@@ -25,15 +27,15 @@
 % for h in range(2):
                     uint v${h} = as_uint(${sums}${r}_${4 * j + 2 * h}),
                         w${h} = as_uint(${sums}${r}_${4 * j + 2 * h + 1});
-                    share_words(&v${h}, &w${h}, odd, 4);
+                    exchange_words(&v${h}, &w${h}, odd, 4);
 % endfor
 % if halves:
                     uint p = packed_pair(${rows_of(r, 0, j)}), q = packed_pair(${rows_of(r, 1, j)});
-                    share_words(&p, &q, upper, 8);
+                    exchange_words(&p, &q, upper, 8);
                     if (row < m && ${8 * j} < columns) *(__global uint2 *)line = (uint2)(p, q);
 % else:
 % for h in range(2):
-                    if (row + ${8 * h} < m && ${8 * j} < columns) PUT(line + ${8 * h}, ${rows_of(r, h, j)});
+                    if (row + ${8 * h} < m && ${8 * j} < columns) STORE_TWO(line + ${8 * h}, ${rows_of(r, h, j)});
 % endfor
 % endif
                     line += 8 * c_col;
@@ -60,7 +62,7 @@ return ", ".join(f"RESULT(as_float({v}{h}), top + {64 * r + 8 * h + e}, left + {
                 if (row < m) {
 % for j in range(policy.tile_n // 8):
 % for e in range(2):
-                    if (${8 * j + e} < columns) PUT(line${" + c_col" * e},
+                    if (${8 * j + e} < columns) STORE_TWO(line${" + c_col" * e},
                         RESULT(${sums}${r}_${4 * j + e}, row, left + ${8 * j + e}),
                         RESULT(${sums}${r}_${4 * j + 2 + e}, row + 1, left + ${8 * j + e}));
 % endfor
@@ -71,9 +73,9 @@ return ", ".join(f"RESULT(as_float({v}{h}), top + {64 * r + 8 * h + e}, left + {
 % endfor
 </%def>
 
-## An expression: the first row of C of a work-item's sums.  A block of 64 rows has 16 rows for each warp, in which each
-## quad has a row.  With `registers` quad 4 g2 + 2 g1 + g0 of warp w has row 32 (w / 2) + 16 g1 + 8 (w % 2) + 4 g2 + 2
-## g0 (see _wgmma_registers).
+## An expression: the first row of C of a work-item's sums.  Of a block of 64 rows, each warp has 16, and each of its
+## quads has one of the first 8.  With `registers`, quad 4 g2 + 2 g1 + g0 of warp w has row 32 (w / 2) + 16 g1 +
+## 8 (w % 2) + 4 g2 + 2 g0 (see _wgmma_registers).
 <%def name="top_row(registers)">\
 % if registers:
 first_row + above * 64 + t / 64 % 2 * 32 + lane / 8 % 2 * 16 + t / 32 % 2 * 8 + lane / 16 * 4 + lane / 4 % 2 * 2\

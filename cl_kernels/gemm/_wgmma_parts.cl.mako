@@ -1,4 +1,4 @@
-## Tiles of wgmma whose steps of k are shared (stream-K): after the first `whole` tiles, the steps of all others, one
+## Tiles of wgmma whose steps of k are shared (stream-K): after the first `unsplit` tiles, the steps of all others, one
 ## tile after the other, are cut into as many equal shares as there are groups.  So all groups have the same work.
 ##
 ##   group     0           1           2           3           A group works from the end of its share to the
@@ -73,14 +73,14 @@ static inline float4 part_read(uint at)
 <%def name="loop(policy, names, types, problem, depth, copies=False, tail=False)">
 ${units.pointers(names, types)}\
         int remaining_end = share_end;
-        for (int unit = ticket; unit < whole || share_begin < remaining_end; unit += get_num_groups(0)) {
+        for (int unit = ticket; unit < unsplit || share_begin < remaining_end; unit += get_num_groups(0)) {
             int tile_in_batch = unit, from = 0, until = tile_steps;
-            if (unit >= whole) {
+            if (unit >= unsplit) {
                 const int tile_in_list = (uint)(remaining_end - 1) / (uint)tile_steps;
                 from = max(share_begin - tile_in_list * tile_steps, 0);
                 until = remaining_end - tile_in_list * tile_steps;
                 remaining_end -= until - from;
-                tile_in_batch = whole + tile_in_list * lists + list;
+                tile_in_batch = unsplit + tile_in_list * lists + list;
             }
 % if problem.batch:
             const int tile = tile_in_batch % (${triangle.area(problem)});

@@ -21,14 +21,14 @@
 <%
 rank = len(problem.batch)
 names = ["a", "b", "c"] + [f"e{i}" for i in range(len(problem.extras))]
-sides = {"a": (problem.a, "a_col"), "b": (problem.b, "b_row")}
+factors = {"a": (problem.a, "a_col"), "b": (problem.b, "b_row")}  # with the names of their strides along k
 steps = 4 if problem.compute.complex else 8
 %>
 ## Load the values of `steps` steps to a0, b0, a1 ...  guarded: whether they are the last steps, of which only
 ## `steps_left` exist.
 <%def name="load(guarded)">
 % for j in range(steps - 1 if guarded else steps):
-% for name, (operand, stride) in sides.items():
+% for name, (operand, stride) in factors.items():
 <% loaded = f"{operand.elem.name}_load({name} + {j} * {stride})" %>\
         value_t ${name}${j} = ${f"{j} >= steps_left ? (value_t)(0) : " if guarded else ""}
             ${epilogue.convert(problem.compute, operand.elem, loaded)};
@@ -60,10 +60,10 @@ void ${kernel("direct")}
     const long unclamped = first + get_global_id(0);
 % endif
     const long i = min(unclamped, count - 1);
-    const ${index} area = m * n, in_product = (${index})i % area;
+    const ${index} product_size = m * n, in_product = (${index})i % product_size;
     const long row = in_product / (${index})n, col = in_product % (${index})n;
     const bool is_stored = unclamped < count${triangle.only(problem, 'row', 'col')};
-${operands.locate(names, rank, f"({index})i / area")}
+${operands.locate(names, rank, f"({index})i / product_size")}
     a += row * a_row;
     b += col * b_col;
     value_t acc = (value_t)(0);
@@ -92,8 +92,8 @@ ${load(True)}
     if (lanes > 1) {
 <% fields = [f.name for f in acc.fields] %>\
         acc_t sum;
-% for name, of in zip(fields, (".x", ".y") if problem.compute.complex else ("",)):
-        sum.${name} = acc${of};
+% for name, part in zip(fields, (".x", ".y") if problem.compute.complex else ("",)):
+        sum.${name} = acc${part};
 % endfor
         sum = acc_t_subgroup${max_lanes}(sum, SUBGROUP_SLOT(scratch), lanes);
         acc = (value_t)(${", ".join(f"sum.{name}" for name in fields)});

@@ -13,13 +13,13 @@
 ##   tile_k           tile_n              Local memory: `buffers` panels of A, then as many of B (_panel).
 ##
 ## policy   GemmPolicy: register tiles, vectors, prefetch (the next panels are loaded while this one is used), buffers
-##          (2: one barrier a step, not two), prefetch_local
+##          (2: one barrier a step, not two), prefetch_local (the same for fragments in local memory)
 ## a, b     Panel: how the work-items move an operand; in the kernel, the pointers to the operands
 ## tile     RegisterTile: the sums of a work-item; in the kernel, the number of the group's tile of C
-## split    whether the k of the tiles after the first `whole`, `cut` in number, is divided into `splits` parts of
-##          k_split elements (see _split_k): unit u is tile u, or part (u - whole) / cut of tile whole + (u - whole) %
-##          cut.  They are last, because their short groups fill compute units that wait for long groups
-## tail     whether k, or a part of it, is not a multiple of a panel's steps: tile_k, or 2 tile_k for pairs (_pairs)
+## split    whether k is split (_split_k): not of the first `unsplit` tiles, which are the first units, but of the other
+##          ones, split_tiles of them, into `splits` parts of k_split elements.  Their units follow: part 0 of each of
+##          these tiles, part 1 of each ...  Their short groups fill compute units that would wait for long groups
+## tail     whether k, or a part of it, is not a multiple of a panel's depth: tile_k, or 2 tile_k for pairs (_pairs)
 ## stagger  GroupStagger: the step along k at which a group begins; it continues at step 0 after the last; or None
 ## contiguous  whether the columns of C are adjacent in memory
 ## widths   the widths of stores of C (1: element by element); of several the argument store_width selects one
@@ -84,7 +84,8 @@ ${registers.place(tile)}
 ${mainloop.run()}
 % if split:
     if (is_part) {
-        ${split_k.add_parts(tile.reals(), "t", G, "((int)get_group_id(1) * cut + tile - whole)", "part", "splits")}
+        ${split_k.add_parts(tile.reals(), "t", G, "((int)get_group_id(1) * split_tiles + tile - unsplit)", "part",
+            "splits")}
     }
 % endif
 % if problem.c.reader:
@@ -98,9 +99,10 @@ ${triangle.store(problem, policy, lambda: output.any_width(tile, widths), lambda
 <%def name="choose_tile()">\
 % if split:
     __local uint is_last;
-    const bool is_part = unit >= whole;
-    const int cut = ${"triangle_tiles" if problem.triangle else "tiles_m * tiles_n"} - whole;
-    const int tile = is_part ? whole + (unit - whole) % cut : unit, part = is_part ? (unit - whole) / cut : 0;
+    const bool is_part = unit >= unsplit;
+    const int split_tiles = ${"triangle_tiles" if problem.triangle else "tiles_m * tiles_n"} - unsplit;
+    const int tile = is_part ? unsplit + (unit - unsplit) % split_tiles : unit,
+        part = is_part ? (unit - unsplit) / split_tiles : 0;
     const long k_first = part * k_split, depth = is_part ? min(k_split, k - k_first) : k;
 % else:
     const int tile = unit;

@@ -104,7 +104,8 @@ ${staged.first_fragments(forms)}\
             }
             if (parts > 1) {
 ${units.declare_product(True)}
-            ${split_k.add_parts(Sums(sums, "double"), "t", group, "product * cut + tile - whole", "part", "splits")}
+            ${split_k.add_parts(Sums(sums, "double"), "t", group, "product * split_tiles + tile - unsplit", "part",
+                "splits")}
             }
 % if store_kinds:
 ${stores.store(policy, problem, store_kinds, pair, wide, types['c'])}

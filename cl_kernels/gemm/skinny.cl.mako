@@ -45,7 +45,7 @@ void ${kernel("gemm_skinny")}
 {
     __local float sums[${W * size}];
     const uint lid = get_local_id(0), warp = lid / 32, lane = lid % 32, g = lane / 4, q = lane % 4;
-${put.begin(finish)}\
+${put.advance_arrays(finish)}\
 ${part.bounds()}\
     const long top = (long)block * ${tile};
 ${fragments.place()}\

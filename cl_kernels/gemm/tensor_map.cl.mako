@@ -1,14 +1,14 @@
 ## The tensor map of an operand, for the copy engine of NVIDIA GPUs from Hopper on (PTX ISA, tensor map).  One group of
-## 32 work-items makes it in local memory and copies it to `map`, once for all launches of a product.  It holds no
-## address (see _boxes).
+## 32 work-items makes it in local memory and copies it to `map`, once for all launches of a product.  Its address is 0:
+## dimensions 2 and 3, with their strides of 16 and of 2^35 bytes, select the address of a matrix (see _boxes).
 ##
 ##   dimension   0         1         2      3
 ##   elements    extent    count     2^31   2^22
 ##   bytes       itemsize  pitch     16     2^35
 ##
-## elem: the element.  depth: elements of a line of a box.  box_lines: lines of a box.  extent: elements of a line of
-## the matrix, `count` lines, `pitch` bytes apart.  The numbers of `fields` are PTX's codes: `rank` 3 means four
-## dimensions, and `swizzle_mode` 3 the swizzle of 128 bytes.
+## elem: the element.  The matrix has `count` lines of `extent` elements, which are `pitch` bytes apart.  A box has
+## box_lines lines of `depth` elements.  The numbers of `fields` are PTX's codes: `rank` 3 means four dimensions, and
+## `swizzle_mode` 3 the swizzle of 128 bytes.
 <%include file="/common/prelude.cl.mako"/>
 <%
 elemtype = {"f16": 6, "bf16": 10, "f32": 7}[elem.name]

@@ -3,7 +3,7 @@
 ##
 ## Layout of a block's results and of `partial`: see _column_sums.  elem, real, P, E, G, W, V, Q, finish: as in
 ## axpy_columns.  In scope, from there: lid, block, parts, counters, m, y and its strides, vectors, alpha, beta,
-## reads_y, first_output, `all`; and words, the pointer to `partial` that add_block declares.
+## reads_y, first_output, element_sums; and words, the pointer to `partial` that add_block declares.
 <%namespace name="gemv" file="/gemv/_gemv.cl.mako"/>
 <%namespace name="fix_up" file="/group/fix_up.cl.mako"/>
 <%namespace name="sums" file="/gemv/_column_sums.cl.mako"/>
@@ -40,7 +40,7 @@ ${sums.result(f"lid % {results}u" if is_shared else f"lid + {r * G}u")}\
         }
         for (; exists && p < parts; p += ${adders}u, from += pitch) total += ${collected("from")};
 % if is_shared:
-        all[lid] = total;
+        element_sums[lid] = total;
         barrier(CLK_LOCAL_MEM_FENCE);
 ${sums.add_rows(adders, results)}\
         if (exists && lid < ${results}u) ${sums.store("column_0")}

@@ -1,15 +1,15 @@
 ## The end of the loop of axpy_columns: a group adds the sums that its work-items hold, in local memory, and stores the
 ## results of its block of outputs.
 ##
-##   all[row * columns + column]     sums in local memory, by rows; the sum of a column is a result.  columns is a
-##                                   power of two, and rows the number of work-items that share an output
+##   element_sums[row * columns + column]    sums in local memory, by rows; the sum of a column is a result.  columns
+##                                   is a power of two, and rows the number of work-items that share an output
 ##   results of a block              vector 0: its W * V outputs | vector 1 | ...    result r belongs to output
 ##                                   first_output + r % (W * V) of vector r / (W * V)
 ##   partial, in words of 32 bits    part 0: vector 0: the reals of all outputs | vector 1 | ... || part 1 ...
 ##
 ## elem, real, P, C, E, G, W, V, Q, conj, finish, split, vectors_at_once: as in axpy_columns.  In scope, from there: k,
-## lid, s<q> and t<q>; `sums` and `all`, one local array as vectors of C reals and as elements; first_output, part, m,
-## partial, y and its strides, vectors, alpha, beta, reads_y.
+## lid, s<q> and t<q>; vector_sums and element_sums, one local array as vectors of C reals and as elements;
+## first_output, part, m, partial, y and its strides, vectors, alpha, beta, reads_y.
 <%namespace name="gemv" file="/gemv/_gemv.cl.mako"/>
 <%namespace name="fix_up" file="/group/fix_up.cl.mako"/>
 <%namespace name="put" file="/gemv/_put.cl.mako"/>
@@ -24,31 +24,32 @@ def sharers(rows, columns, G):
     return count
 %>
 
-## Add the rows of `all`; the caller has issued a barrier.  `column_<r>` of work-item i is then the sum of column
-## i + r * G, if that column exists.
+## Add the rows of element_sums; the caller has issued a barrier.  `column_<r>` of work-item i is then the sum of
+## column i + r * G, if that column exists.
 <%def name="add_rows(rows, columns)">\
 <%
 shared_by = sharers(rows, columns, G)
 items = shared_by * columns  # the work-items that share columns
-rows_left = shared_by if shared_by > 1 else rows  # `all` has one row of sums for each sharer afterwards
+# Where columns are shared, each of these work-items leaves one row of sums.
+remaining_rows = shared_by if shared_by > 1 else rows
 %>\
 % if shared_by > 1:
     {
         // Work-item s * ${columns} + column adds the rows s, s + ${shared_by} ... of its column.
         ${E} sum = 0;
         if (lid < ${items}u) {
-            for (uint row = 0; row < ${rows}u; row += ${shared_by}u) sum += all[row * ${columns}u + lid];
+            for (uint row = 0; row < ${rows}u; row += ${shared_by}u) sum += element_sums[row * ${columns}u + lid];
         }
         barrier(CLK_LOCAL_MEM_FENCE);
-        if (lid < ${items}u) all[lid] = sum;
+        if (lid < ${items}u) element_sums[lid] = sum;
         barrier(CLK_LOCAL_MEM_FENCE);
     }
 % endif
 % for r in range(max(1, columns // G)):
     ${E} column_${r} = 0;
     if (${f"lid < {columns}u" if columns < G else "true"}) {
-        for (uint row = 0; row < ${rows_left}u; ++row)
-            column_${r} += all[row * ${columns}u + lid + ${r * G}u];
+        for (uint row = 0; row < ${remaining_rows}u; ++row)
+            column_${r} += element_sums[row * ${columns}u + lid + ${r * G}u];
     }
 % endfor
 </%def>
@@ -87,7 +88,7 @@ words + (((${part}) * ${Q}L + q) * m + output) * ${P * real_words} + ${p * real_
 <% signs, swapped_t = gemv.module.signs(real, C), gemv.module.swapped(f"t{q}", C) %>\
     s${q} = ${f"{signs} * s{q} + {swapped_t}" if conj else f"s{q} - {signs} * {swapped_t}"};
 % endif
-    sums[(k * ${vectors_at_once}u + ${q - first}u) * ${W}u + lid % ${W}u] = s${q};
+    vector_sums[(k * ${vectors_at_once}u + ${q - first}u) * ${W}u + lid % ${W}u] = s${q};
 % endfor
     barrier(CLK_LOCAL_MEM_FENCE);
     {

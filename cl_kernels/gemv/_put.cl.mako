@@ -36,7 +36,7 @@ static inline void put(__global ${e.name}_t *p, ${T} sum, ${T} alpha, ${T} beta,
 ## statements at the start of a kernel that advance pointers to the starts of the arrays.
 <%def name="declared(finish)">${f", long row, long col{capture(epilogue.typed, finish)}" if finish else ""}</%def>
 <%def name="at(finish, row, col)">${f", {row}, {col}{capture(epilogue.passed, finish)}" if finish else ""}</%def>
-<%def name="begin(finish)">\
+<%def name="advance_arrays(finish)">\
 % for i in range(len(finish.extras) if finish else 0):
     e${i} += e${i}_offset;
 % endfor

@@ -8,12 +8,13 @@
 ##
 ## The K sums of an output are added in local memory (_column_sums).  With `split`, several work-groups share the summed
 ## axis, and the last of them to finish adds the parts in order (_column_parts).
-## Names in the kernel: k, as above; first_output, of the block; i, a row of A; s<q> and t<q>, the work-item's sums of
-## vector q (t only if elements are complex: see _gemv).
+## Names in the kernel: k, as above; block, first, last: see _part; first_output, of the block; i, a row of A; s<q> and
+## t<q>, the work-item's sums of vector q (t only if elements are complex: see _gemv); vector_sums and element_sums, one
+## local array as vectors and as elements (_column_sums).
 ##
 ## G, W, V, U: as above; G work-items are a group.  If V > 1, loads are aligned and V divides m.
-## unit: whether a_out is 1; otherwise V is 1.  Q: the most vectors x of a launch.  vectors_at_once: the vectors whose
-## sums are in local memory at the same time.
+## unit: whether A's stride along the outputs is 1; else V is 1.  Q: the most vectors x of a launch.  vectors_at_once:
+## the vectors whose sums are in local memory at the same time.
 ## elem, real: element, and the real type of the sums.  P: reals of an element.  C = V * P; T, E: types of C and
 ## of P reals.  conj: conjugate A.  finish: the Finish that is applied to each sum, or None (_put).
 <%namespace name="element" file="/common/element.cl.mako"/>
@@ -49,12 +50,12 @@ ${fix_up.define()}
 % endif
 % endfor
 </%def>
-__kernel ${group.of_size(G, light=P == Q == 1 and real not in ("double", "ulong"))}
+__kernel ${group.of_size(G, few_registers=P == Q == 1 and real not in ("double", "ulong"))}
 void ${kernel("gemv_axpy_columns")}
 {
     __local ${T} memory[${G * vectors_at_once}];
-    __local ${T} *const sums = LOCAL_ARRAY(memory);
-    __local ${E} *const all = (__local ${E} *)sums;
+    __local ${T} *const vector_sums = LOCAL_ARRAY(memory);
+    __local ${E} *const element_sums = (__local ${E} *)vector_sums;
     const uint lid = get_local_id(0), k = lid / ${W}u;
 ${part.bounds()}\
     const long first_output = (long)block * ${W * V};
@@ -62,7 +63,7 @@ ${part.bounds()}\
     a += a_offset + min(first_output + lid % ${W}u * ${V}, m - ${V})${"" if unit else " * a_out"};
     x += x_offset;
     y += y_offset;
-${put.begin(finish)}\
+${put.advance_arrays(finish)}\
 % for q in range(Q):
     ${T} s${q} = 0${f", t{q} = 0" if elem.complex else ""};
 % endfor

@@ -1,12 +1,12 @@
 ## cpu_columns: y = alpha * A x + beta * y on a CPU, where A is contiguous along the outputs
 ## (a transposed row-major matrix).
 ##
-##   outputs ->  | U*V | U*V | ... | V | V/2 .. 1 |      sums of a block of outputs: L1 cache
-##   summed i    a a a a                                 R rows of A at a time are added to U vectors
-##     |         a a a a  R rows share one load and      of sums, which are in registers then
+##   outputs ->  | U*V | U*V | ... | V | V/2 .. 1 |      The sums of a block of outputs are in the L1 cache.
+##   summed i    a a a a                                 R rows of A at a time are added to U vectors of
+##     |         a a a a  R rows share one load and      sums, which are in registers meanwhile.
 ##     v         ...      store of the sums
-## Short rows are read one by one (R = 1), in the order of memory.  The outputs of a block are divided into panels: as
-## many of U * V outputs as there are, then at most one each of U / 2 * V ... V, V / 2 ... 1 outputs.
+## Short rows are read one by one (R = 1), in the order of memory.  The outputs of a block are divided into panels: of
+## U * V outputs as long as so many are left, then at most one of each size U / 2 * V ... V, V / 2 ... 1.
 ##
 ## A group is one work-item.  Group g has block g / parts of the outputs and part g % parts of the summed axis; the last
 ## group of a block to finish adds the parts in order.
@@ -41,7 +41,7 @@ ${sums.panel(W, unroll)}
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
 void ${kernel("gemv_cpu_columns")}
 {
-    // The sums of a block, and of complex elements those with re and im swapped (see _gemv).
+    // The sums s and t of a block; t only if elements are complex (see _gemv).
     ${real} s[${B * P}] __attribute__((aligned(64)));
     ${real} t[${B * P if elem.complex else 1}] __attribute__((aligned(64)));
     const uint part = get_group_id(0) % parts;
@@ -49,13 +49,13 @@ void ${kernel("gemv_cpu_columns")}
     const long first = part * part_size, last = first + part_size < n ? first + part_size : n;
     const long last_out = first_out + block_size < m ? first_out + block_size : m;
     const long width = last_out - first_out;
-    // The sums of a few outputs stay in registers for 512 rows, so that their loads and stores hardly count; those of
-    // many are loaded and stored once in R rows.
+    // The sums of few outputs stay in registers for 512 rows, so that their loads and stores take little time.  Those
+    // of many outputs are loaded and stored once in R rows.
     const long rows = width <= ${U * V} ? 512 : ${R};
     a += a_offset + first_out * a_out;
     x += x_offset;
     y += y_offset;
-${put.begin(finish)}\
+${put.advance_arrays(finish)}\
     for (long k = 0; k < width * ${P}; ++k) s[k] = ${"t[k] = 0" if elem.complex else "0"};
     for (long i = first; i < last; i += rows) {
         const long end = i + rows < last ? i + rows : last;

@@ -70,7 +70,7 @@ void ${kernel("gemv_cpu_rows")}
     a += a_offset;
     x += x_offset;
     y += y_offset;
-${put.begin(finish)}\
+${put.advance_arrays(finish)}\
 % if tail != "none":
 ${dots.declare_tail()}\
 % endif

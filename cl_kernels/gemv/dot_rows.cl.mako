@@ -41,7 +41,7 @@ ${subgroup.define(acc, L)}
 % endif
 ${rows.sum_rows(elem, real, T, P, C, V, R, Q, L, conj, unit, x_vector, vectors_per_load, stagger is not None)}
 
-__kernel SUBGROUP_KERNEL ${group.of_size(G, light=P == Q == 1 and real not in ("double", "ulong"))}
+__kernel SUBGROUP_KERNEL ${group.of_size(G, few_registers=P == Q == 1 and real not in ("double", "ulong"))}
 void ${kernel("gemv_dot_rows")}
 {
 % if L > 1:
@@ -60,7 +60,7 @@ void ${kernel("gemv_dot_rows")}
     a += a_offset;
     x += x_offset;
     y += y_offset;
-${put.begin(finish)}\
+${put.advance_arrays(finish)}\
     acc_t sums = sum_rows(a, a_out, a_sum, row, m, x, x_step,
         ${'x_pitch, ' if Q > 1 else ''}${'vectors, ' if Q > 2 else ''}lane, 0,
         n${start});

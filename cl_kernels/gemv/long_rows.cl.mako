@@ -37,7 +37,7 @@ ${fix_up.accumulators(acc)}
 % endif
 ${rows.sum_rows(elem, real, T, P, C, V, R, Q, G, conj, unit, x_vector, vectors_per_load)}
 
-__kernel SUBGROUP_KERNEL ${group.of_size(G, light=P == Q == 1 and real not in ("double", "ulong"))}
+__kernel SUBGROUP_KERNEL ${group.of_size(G, few_registers=P == Q == 1 and real not in ("double", "ulong"))}
 void ${kernel("gemv_long_rows")}
 {
     SUBGROUP_SCRATCH(acc_t, scratch, ${G});
@@ -48,7 +48,7 @@ ${part.bounds()}\
     a += a_offset;
     x += x_offset;
     y += y_offset;
-${put.begin(finish)}\
+${put.advance_arrays(finish)}\
     acc_t sums = sum_rows(a, a_out, a_sum, row, m, x, x_step,
         ${'x_pitch, ' if Q > 1 else ''}${'vectors, ' if Q > 2 else ''}lid, first, last);
     sums = acc_t_group(sums, SUBGROUP_SLOT(scratch), LOCAL_ARRAY(wave));

@@ -1,10 +1,10 @@
 ## The size of a work-group, and the fold of an accumulator over a whole group (over several groups: see fix_up).
 <%namespace name="subgroup" file="/subgroup/subgroup.cl.mako"/>
 
-## The attribute of a kernel whose groups have G work-items.  light: whether the kernel needs few registers.  Only then
-## G is stated, because a compiler that has G may spill registers to make one more group resident.
-<%def name="of_size(G, light=False)">\
-${(f"UNBOUND_GROUP({G})" if G <= target.unbound_group and not light
+## The attribute of a kernel whose groups have G work-items.  On some targets (unbound_group) the compiler gets G only
+## if the kernel needs few registers, because it may else spill registers to make one more group resident.
+<%def name="of_size(G, few_registers=False)">\
+${(f"UNBOUND_GROUP({G})" if G <= target.unbound_group and not few_registers
     else f"__attribute__((reqd_work_group_size({G}, 1, 1)))")}\
 </%def>
 

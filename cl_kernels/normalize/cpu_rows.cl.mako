@@ -18,7 +18,7 @@
 % for width in [1 << k for k in range(V.bit_length())]:
 % if "exp" in inlined:
 ${exponential.define(real, width)}
-#define exp POWER
+#define exp EXP
 % endif
 % if "fmax" in inlined:
 ${exponential.larger(real, width)}

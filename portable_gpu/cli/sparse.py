@@ -28,12 +28,14 @@ if TYPE_CHECKING:
     from portable_gpu.sparse import Symbolic
 
 SYNTAX = "Comma list of poisson2d:N (N^2 points), poisson3d:N, elasticity:N (N^3 cubes), FILE.mtx."
-#: Seconds that the turns of a row may take if no sizes are given.
+#: The time limit for the turns of each row if no sizes are given, in seconds.
 _BUDGET = 20.0
 
 
 @dataclass
-class _Found:
+class _Results:
+    """The results of a run so far; the analyses by the name of the matrix."""
+
     analyses: dict[str, Symbolic] = field(default_factory=dict)
     rows: list[SparseRow] = field(default_factory=list)
     remarks: list[SparseRemark] = field(default_factory=list)
@@ -68,60 +70,62 @@ def sparse(
     from portable_gpu.sparse.formats import factor_dtype
 
     names = USUAL if sizes is None else tuple(name.strip() for name in sizes.split(","))
-    kind = factor_dtype(dtype_of(dtype))
+    values_dtype = factor_dtype(dtype_of(dtype))
     requested = names_of_peers(peers, [*SPARSE_PEERS], "of sparse ")
-    matrices = {name: problem(name).astype(kind) for name in names}
+    matrices = {name: problem(name).astype(values_dtype) for name in names}
     listener, engine = Listener(), Engine(device)
-    rivals = [SPARSE_PEERS[name] for name in requested]
-    contest = SparseContest(engine, rivals, ordering, turns, None if sizes else _BUDGET)
+    chosen_peers = [SPARSE_PEERS[name] for name in requested]
+    contest = SparseContest(engine, chosen_peers, ordering, turns, None if sizes else _BUDGET)
     options = ["--dtype", dtype, "--sizes", ",".join(names), "--ordering", ordering]
     options += ["--peers", ",".join(requested) or "none", "--turns", str(turns)]
     options += [] if device is None else ["--device", device]
-    result = _Found()
-    complete = _run(contest, matrices, result, status)
+    results = _Results()
+    complete = _run(contest, matrices, results, status)
     head = BenchReport(engine, [], turns, ["bench", "sparse", *options], device)
-    head.noise = listener.noise([row.ours for row in result.rows], engine.maps_host_memory)
+    head.noise = listener.noise([row.ours for row in results.rows], engine.maps_host_memory)
     if report is not None:
-        write_json(report, _content(head, contest, result))
-    if plot is not None and result.rows:
+        write_json(report, _content(head, contest, results))
+    if plot is not None and results.rows:
         from portable_gpu.bench.sparse_plot import plot_sparse
 
         with replacing(plot) as file:
-            plot_sparse(result.rows, engine.target.facts.name, file, head.noise)
+            plot_sparse(results.rows, engine.target.facts.name, file, head.noise)
     output.write(engine.target.facts.name)
-    for name, symbolic in result.analyses.items():
-        output.print(_table(name, symbolic, [row for row in result.rows if row.problem == name]))
-    for remark in result.remarks:
+    for name, symbolic in results.analyses.items():
+        output.print(_table(name, symbolic, [row for row in results.rows if row.problem == name]))
+    for remark in results.remarks:
         text = f"{remark.problem}: {remark.who}: {remark.text}"
         status.print(Text(text), soft_wrap=True)
     if head.noise.warning:
         output.write(head.noise.warning, indent=0)
     if not complete:
         raise KeyboardInterrupt
-    if any(remark.wrong for remark in result.remarks):
+    if any(remark.wrong for remark in results.remarks):
         raise typer.Exit(1)
 
 
-def _run(contest: SparseContest, matrices: dict[str, Any], found: _Found, status: Console) -> bool:
-    """Time every system.  Interrupted, it says so and leaves what was timed until then."""
+def _run(
+    contest: SparseContest, matrices: dict[str, Any], results: _Results, status: Console
+) -> bool:
+    """Time every system.  After Ctrl-C, print how many rows were timed, and return False."""
     from portable_gpu.bench.sparse import SparseRemark, SparseRow
 
     try:
         for name in each(tuple(matrices), status):
             for item in contest.run(name, matrices[name]):
                 if isinstance(item, SparseRow):
-                    found.rows.append(item)
+                    results.rows.append(item)
                 elif isinstance(item, SparseRemark):
-                    found.remarks.append(item)
+                    results.remarks.append(item)
                 else:
-                    found.analyses[name] = item
+                    results.analyses[name] = item
     except KeyboardInterrupt:
-        status.print(f"{len(found.rows)} rows were timed")
+        status.print(f"{len(results.rows)} rows were timed")
         return False
     return True
 
 
-def _content(head: BenchReport, contest: SparseContest, found: _Found) -> dict[str, Any]:
+def _content(head: BenchReport, contest: SparseContest, results: _Results) -> dict[str, Any]:
     content = head.to_dict()
     content["versions"] |= contest.versions
     content["sparse"] = {
@@ -136,16 +140,16 @@ def _content(head: BenchReport, contest: SparseContest, found: _Found) -> dict[s
                 "levels": symbolic.levels,
                 "seconds": dict(symbolic.times),
             }
-            for name, symbolic in found.analyses.items()
+            for name, symbolic in results.analyses.items()
         },
-        "rows": [asdict(row) for row in found.rows],
-        "remarks": [asdict(remark) for remark in found.remarks],
+        "rows": [asdict(row) for row in results.rows],
+        "remarks": [asdict(remark) for remark in results.remarks],
     }
     return content
 
 
 def _table(name: str, symbolic: Symbolic, rows: Sequence[SparseRow]) -> Table:
-    """It fits 80 columns."""
+    """Return the table of one matrix, at most 80 columns wide."""
     title = (
         f"{name}: n {symbolic.n:,}, {symbolic.ordering}, nnz(L) {symbolic.nnz:,}, "
         f"{symbolic.flops:.3g} flop, analysis {sum(symbolic.times.values()):.3g} s"

@@ -57,8 +57,8 @@ def check_expression(text: Any, name: str, python: bool = False) -> str:
     Args:
         text: The user's text.
         name: The argument's name, for messages.
-        python: Whether ``//`` is Python's division.  It is one only in a text that the library can
-            parse; in other texts it begins a comment, which is refused.
+        python: Whether ``//`` is Python's division in a text that the library can parse.  In other
+            texts ``//`` begins a comment, which is refused.
 
     Raises:
         ArgumentTypeError: It is not a string.

@@ -87,12 +87,12 @@ class Compilers:
         name = f"{machine.architecture.name}{'a' if is_marked(spec.text) else ''}"
         file = folder / f"{spec.key}-{machine.name}.ptx"
         file.write_text(text, encoding="utf-8")
-        limit = [
+        register_limit = [
             item.replace(_LIMIT, "-maxrregcount=")
             for item in spec.options
             if item.startswith(_LIMIT)
         ]
-        command = [self.ptxas, f"-arch={name}", "-v", *limit, str(file), "-o", os.devnull]
+        command = [self.ptxas, f"-arch={name}", "-v", *register_limit, str(file), "-o", os.devnull]
         try:
             done = subprocess.run(command, capture_output=True, text=True)
         finally:
@@ -133,7 +133,7 @@ def group_size_of(spec: Specialization) -> int:
 
 
 def is_bound(spec: Specialization) -> bool:
-    """Whether NVIDIA's compiler gets the group's size."""
+    """Whether the text states the group's size for the compiler, by ``reqd_work_group_size``."""
     return _BOUND.search(spec.text) is not None
 
 
@@ -143,10 +143,12 @@ WARNINGS = (
     # Clang has these off, but old clangs, which are in many drivers, had them on.
     "-Wbitwise-op-parentheses", "-Wlogical-op-parentheses",
     "-Wno-unused-function",  # a text has all functions of a type, of which a kernel calls some
-    "-Wno-unused-parameter", "-Wno-unused-but-set-parameter",  # a family's kernels share them
+    # Some kernels of a family have the same parameters, of which each uses some.
+    "-Wno-unused-parameter", "-Wno-unused-but-set-parameter",
     "-Wno-sometimes-uninitialized",  # local memory that another work-item of the group sets
 )  # fmt: skip
-# Remarks of the back ends: libclc is for another triple; the requirements check the occupancy.
+# Two warnings are left out: libclc is for another triple, and a kernel misses the occupancy that it
+# asks for, which the requirements check.
 _NO_REMARKS = (*WARNINGS, "-Wno-linker-warnings", "-Wno-pass-failed")
 
 
@@ -167,18 +169,18 @@ def _ptx_command(machine: Machine) -> list[str]:
 
 
 def _device_library(machine: Machine, folder: Path) -> Path:
-    """AMD's device library; an architecture that it lacks takes a similar one's constants."""
+    """AMD's device library, with a similar architecture's constants for one that it lacks."""
     library_name = f"oclc_isa_version_{machine.architecture.name.removeprefix('gfx')}.bc"
     if (DEVICE_LIBRARY / library_name).exists():
         return DEVICE_LIBRARY
-    relative = machine.architecture.device_library.removeprefix("gfx")
+    similar = machine.architecture.device_library.removeprefix("gfx")
     library = folder / machine.architecture.name
     with _PREPARING:
         if not library.exists():
             library.mkdir()
             for file in DEVICE_LIBRARY.glob("*.bc"):
                 (library / file.name).symlink_to(file)
-            (library / library_name).symlink_to(DEVICE_LIBRARY / f"oclc_isa_version_{relative}.bc")
+            (library / library_name).symlink_to(DEVICE_LIBRARY / f"oclc_isa_version_{similar}.bc")
     return library
 
 

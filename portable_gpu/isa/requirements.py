@@ -17,7 +17,7 @@ from portable_gpu.targets import Exchange
 MIN_WAVES = 2
 _FOLD_WIDTH = re.compile(r"\w+_subgroup(\d+)\(")
 #: The requirements on kernels for which the family states none.
-_PLAIN = Compiled()
+_DEFAULT = Compiled()
 
 
 def problems(
@@ -66,7 +66,7 @@ def _registers(kernel: CompiledKernel, occupancy: Occupancy) -> Iterator[str]:
 def _loop(
     spec: Specialization, dtype: str, machine: Machine, kernel: CompiledKernel
 ) -> Iterator[str]:
-    requested = KERNELS.get(spec.name, _PLAIN)
+    requested = KERNELS.get(spec.name, _DEFAULT)
     if not requested.matrix and requested.fma_share is None:
         return
     if kernel.loop is None:
@@ -79,10 +79,10 @@ def _loop(
         return
     if dtype.startswith(("float", "complex")) and not mix.fma:
         yield "no multiply-add in the inner loop"
-    simple = machine.architecture.is_amd and not machine.architecture.packs_fma
+    one_by_one = machine.architecture.is_amd and not machine.architecture.packs_fma
     if dtype == "float16" and machine.target.dot2 and mix.dot < mix.fma:
-        yield f"{mix.dot} of the inner loop's {mix.fma} multiply-adds are of pairs"
-    if dtype in ("float16", "float32") and simple:
+        yield f"only {mix.dot} of the inner loop's {mix.fma} multiply-adds are of pairs, not all"
+    if dtype in ("float16", "float32") and one_by_one:
         required = requested.fma_share(spec.policy)
         if mix.fma_share < required:
             yield (
@@ -92,10 +92,10 @@ def _loop(
 
 
 def _index_arithmetic(spec: Specialization, dtype: str, kernel: CompiledKernel) -> Iterator[str]:
-    if KERNELS.get(spec.name, _PLAIN).strided:
+    if KERNELS.get(spec.name, _DEFAULT).strided:
         return
     if "float" not in dtype and not dtype.startswith("complex"):
-        return  # kernels of integers multiply their data so
+        return  # these may be products of the data, which are integers
     count = kernel.loop.mix.wide_multiply if kernel.loop else 0
     if count:
         yield f"{count} products of 32-bit integers in the inner loop, at a quarter of the rate"
@@ -103,7 +103,7 @@ def _index_arithmetic(spec: Specialization, dtype: str, kernel: CompiledKernel) 
 
 def _exchange(spec: Specialization, machine: Machine, kernel: CompiledKernel) -> Iterator[str]:
     widths = [int(width) for width in _FOLD_WIDTH.findall(spec.text)]
-    if not KERNELS.get(spec.name, _PLAIN).folds or max(widths, default=1) == 1:
+    if not KERNELS.get(spec.name, _DEFAULT).folds or max(widths, default=1) == 1:
         return
     mix, exchange = kernel.mix, machine.target.exchange
     uses_exchange: dict[Exchange, bool] = {

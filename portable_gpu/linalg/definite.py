@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -95,9 +96,9 @@ def cho_solve(
         out: The array for X.
         lower: Whether a factor that is passed alone is L; else (and by default) it is U.
         a: The matrix A, of which both triangles are read; with ``refine`` only.
-        refine: Corrections ``X += A^-1 (B - A X)``, with residuals in the common dtype of ``a`` and
-            ``b``: their number, or ``"auto"``: until the backward error is that of a factor of that
-            dtype.  The factor may be of a narrower dtype than ``a``.
+        refine: The number of corrections ``X += A^-1 (B - A X)``, with residuals in the common
+            dtype of ``a`` and ``b``.  ``"auto"`` corrects until the backward error is that of a
+            factor of this dtype.  The factor may be of a narrower dtype than ``a``.
         check: As in :func:`cholesky`.
         precision: The precision of products of float32, as in :func:`portable_gpu.gemm`.
         engine, queue, wait_for: Where to run, and after which events.
@@ -155,7 +156,7 @@ def cho_solve(
     check_out(out, shape, dtype, c, a, b)
 
     def work(c: Any, a: Any, b: Any) -> Any:
-        a, b = _in(dtype, place, a, b)
+        a, b = _as_dtype(dtype, place, a, b)
         x, is_good = refined(a, b, lambda r: _with_factor(c, lower, r, place), refine, place)
         if is_good or c.dtype == dtype:
             return x
@@ -243,17 +244,15 @@ def solve(
         return _solved(factor, lower, b, False, place, looks_for_zeros=False)
 
     def work(a: Any, b: Any) -> Any:
-        a, b = _in(dtype, place, a, b)
+        a, b = _as_dtype(dtype, place, a, b)
         if narrow is None or refine is None or not b.size:
             return plain(a, b)
         fast = replace(place, precision=precision or "bf16x6")
 
-        def solve_in_narrow(r: Any) -> Any:
-            return _with_factor(c, lower, r, fast, looks_for_zeros=False)
-
         try:
             c = converted(a, narrow, **place.options)
             c = cholesky(c, lower=lower, overwrite_a=True, **fast.of_products)
+            solve_in_narrow = partial(_with_factor, c, lower, place=fast, looks_for_zeros=False)
             x, is_good = refined(a, b, solve_in_narrow, refine, place)
         except NotPositiveDefiniteError:
             if refine != "auto":
@@ -325,20 +324,24 @@ def _solved(
     out: Any = None,
     looks_for_zeros: bool = True,
 ) -> Any:
-    """See :func:`solve_with_factor`; a factor that this library has computed has no zeros."""
+    """See :func:`solve_with_factor`.
+
+    ``looks_for_zeros`` is needed for a user's factor only: those of this library have no zeros on
+    their diagonals.
+    """
     where = place.precision, place.engine, place.queue, place.wait_for
     return solve_with_factor(c, b, lower, overwrite, out, check, *where, looks_for_zeros)
 
 
 def _with_factor(c: Any, lower: bool, b: Any, place: Place, looks_for_zeros: bool = True) -> Any:
     """Solve with a factor of a narrower dtype; the result has the dtype of ``b``."""
-    (narrow,) = _in(c.dtype, place, b)
+    (narrow,) = _as_dtype(c.dtype, place, b)
     overwrite = narrow is not b
     x = _solved(c, lower, narrow, overwrite, place, looks_for_zeros=looks_for_zeros)
-    return _in(b.dtype, place, x)[0]
+    return _as_dtype(b.dtype, place, x)[0]
 
 
-def _in(dtype: np.dtype[Any], place: Place, *arrays: Any) -> list[Any]:
+def _as_dtype(dtype: np.dtype[Any], place: Place, *arrays: Any) -> list[Any]:
     """Return arrays in a dtype: those of another dtype are converted."""
     return [x if x.dtype == dtype else converted(x, dtype, **place.options) for x in arrays]
 

@@ -43,11 +43,11 @@ class DiskCache:
     @classmethod
     def default(cls) -> DiskCache:
         """``$PORTABLE_GPU_CACHE`` (``off`` for none), or the user's cache folder."""
-        named = os.environ.get(CACHE_VARIABLE)
-        if named == "off":
+        variable = os.environ.get(CACHE_VARIABLE)
+        if variable == "off":
             return cls(None)
-        if named:
-            return cls(Path(named))
+        if variable:
+            return cls(Path(variable))
         user_folder = folders.cache_folder()
         if user_folder is None:
             _warn("", "this user has no home folder")

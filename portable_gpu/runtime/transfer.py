@@ -60,8 +60,9 @@ def asarray(
     if isinstance(array, DEVICE_KINDS):
         same_queue = queue is None or queue == array.queue
         if same_queue and (engine is None or engine.context == array.context):
-            there = array if isinstance(array, Array) else Array.of(array)
-            return there if order == "K" or there.flags.c_contiguous else there.copy()
+            on_device = array if isinstance(array, Array) else Array.of(array)
+            is_ordered = order == "K" or on_device.flags.c_contiguous
+            return on_device if is_ordered else on_device.copy()
         array = asnumpy(array)
     axes = order_of_axes(array) if order == "K" else None
     values = np.require(array if axes is None else array.transpose(axes), requirements="C")

@@ -31,7 +31,7 @@ class DeviceMemory:
         device: The device's name.
         panels: L; or the resident chunks of L, if ``memory_limit`` partitions it.
         updates: The arena of the update matrices.
-        scratch: The fronts that the threads of a CPU factorise at the moment.
+        scratch: The fronts that the threads of a CPU factorise at the same time.
         tables: The structure, and the pivot status of each front.
         values: The matrix's values.
         largest: The largest of these buffers.
@@ -167,7 +167,7 @@ def scheduled_in_parts(
     The rows that the parts contribute to a solve follow each other, part after part, so that those
     of a part are moved in one copy.
     """
-    ends = partition.ends if len(partition) else None  # a matrix without rows has an empty chunk
+    ends = partition.ends if len(partition) else None  # of a matrix without rows, one empty chunk
     if target.is_cpu:  # each part has subtrees for all threads
         threads = target.compute_units * max(1, len(partition))
         schedule = by_subtrees(fronts, threads, elem.itemsize, ends)
@@ -205,11 +205,14 @@ def memory_on(
     updates, status = arena_bytes(schedule.arena, elem), pivot_status_bytes(fronts)
     scratch = 0
     for chunk in schedule.chunks:
-        alone = [
-            stage for stage, is_alone in zip(chunk.stages, chunk.alone, strict=True) if is_alone
+        # A front of a subtree that chunks cut is factorised as a subtree of one front.
+        cut_fronts = [
+            (front, front + 1)
+            for stage, is_alone in zip(chunk.stages, chunk.alone, strict=True)
+            if is_alone
+            for front in stage.tolist()
         ]
-        single = [(front, front + 1) for stage in alone for front in stage.tolist()]
-        for subtrees, in_order in ((chunk.subtrees.tolist(), False), (single, True)):
+        for subtrees, in_order in ((chunk.subtrees.tolist(), False), (cut_fronts, True)):
             if subtrees:
                 nbytes = subtrees_scratch(fronts, subtrees, schedule.peak, target, elem, in_order)
                 scratch = max(scratch, nbytes)

@@ -12,9 +12,10 @@ from optuna.trial import TrialState
 from portable_gpu.tuner.progress import Progress
 from portable_gpu.tuner.search import measured
 
-_ENOUGH = 8  # trials below which importances say nothing
-#: The largest time that is drawn to scale; where slower trials are drawn, and those that failed.
-_MOST, _SLOWER, _FAILED = 2.0, 2.1, 2.25
+#: The least number of different times from which importances are computed.
+_MIN_TIMES = 8
+#: The largest time that is drawn to scale; the heights at which slower and failed trials are drawn.
+_MAX_SHOWN, _SLOWER_AT, _FAILED_AT = 2.0, 2.1, 2.25
 
 
 def plot_searches(
@@ -42,11 +43,11 @@ def _times(axes: Any, progress: Progress, study: optuna.Study) -> None:
         if "failed" in trial.user_attrs
     ]
     last = max([0, *failed, *(t.number for t in trials)])
-    shown = [t for t in trials if (t.value or 0.0) <= _MOST]
-    slower = [t.number for t in trials if (t.value or 0.0) > _MOST]
+    shown = [t for t in trials if (t.value or 0.0) <= _MAX_SHOWN]
+    slower = [t.number for t in trials if (t.value or 0.0) > _MAX_SHOWN]
     axes.plot([t.number for t in shown], [t.value for t in shown], "o", markersize=3, label="trial")
-    axes.plot(slower, [_SLOWER] * len(slower), "^", color="C0", markersize=4, label="above 2")
-    axes.plot(failed, [_FAILED] * len(failed), "x", color="C3", markersize=4, label="failed")
+    axes.plot(slower, [_SLOWER_AT] * len(slower), "^", color="C0", markersize=4, label="above 2")
+    axes.plot(failed, [_FAILED_AT] * len(failed), "x", color="C3", markersize=4, label="failed")
     axes.axhline(1.0, color="0.5", linewidth=0.8, label="formula")
     in_use = f"in use: {progress.relative:.3f}"
     axes.axhline(progress.relative, color="C2", linestyle="--", label=in_use)
@@ -61,16 +62,17 @@ def _times(axes: Any, progress: Progress, study: optuna.Study) -> None:
     axes.set_ylabel("time / the formula's")
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     lowest = axes.get_ylim()[0]
-    highest = _FAILED if failed else _SLOWER if slower else axes.get_ylim()[1]
+    highest = _FAILED_AT if failed else _SLOWER_AT if slower else axes.get_ylim()[1]
     axes.set_ylim(top=highest + 0.05)
-    axes.set_yticks([tick for tick in axes.get_yticks() if lowest <= tick <= min(_MOST, highest)])
+    last_tick = min(_MAX_SHOWN, highest)
+    axes.set_yticks([tick for tick in axes.get_yticks() if lowest <= tick <= last_tick])
     axes.set_xlim(-1, last + 1)
     axes.legend(fontsize="x-small", loc="upper left", bbox_to_anchor=(1, 1))
 
 
 def _importances(axes: Any, study: optuna.Study) -> None:
     axes.set_title("importance of each field", loc="left")
-    if len({trial.value for trial in measured(study)}) < _ENOUGH:
+    if len({trial.value for trial in measured(study)}) < _MIN_TIMES:
         axes.text(0.5, 0.5, "too few trials", ha="center", va="center")
         axes.set_axis_off()
         return
@@ -79,4 +81,4 @@ def _importances(axes: Any, study: optuna.Study) -> None:
     )
     names = list(result)[::-1]
     axes.barh(names, [result[name] for name in names])
-    axes.set_xlabel("share of what the trials' times differ by")
+    axes.set_xlabel("share of the variance of the trials' times")

@@ -320,7 +320,7 @@ LADDER = {
 RUNGS |= {name: Tiling("tiled", policy) for name, policy in LADDER.items()}
 RUNGS |= {
     "split k": Tiling("split-k", VECTORS, splits=3),
-    "split k of some tiles": Tiling("split-k", replace(VECTORS, tile_k=4), splits=2, whole=1),
+    "split k of some tiles": Tiling("split-k", replace(VECTORS, tile_k=4), splits=2, unsplit=1),
     "transposed": Tiling("tiled", VECTORS, transposed=True),
 }
 

@@ -446,7 +446,7 @@ def test_wgmma_with_k_cut_of_the_last_tiles(
     policy = replace(WgmmaPolicy.for_shape_class(name), bulk=bulk)
     trans = "NT" if requires_k_along_b(policy) else trans
     p = problem(200, 264, 500 if batch else 712, F16, trans, batch=batch)
-    path = MatrixPlan(either, p, cut(policy, 3, whole=3))  # type: ignore[arg-type]
+    path = MatrixPlan(either, p, cut(policy, 3, unsplit=3))  # type: ignore[arg-type]
     check(path, either, p, trans)
 
 
@@ -475,7 +475,7 @@ def test_wgmma_shares_of_steps(
         "many for each tile": {"shares": 3 * tiles, "lanes": tiles},
         "a row": {"shares": 3 * cols, "lanes": cols},
         "a column": {"shares": 3 * rows, "lanes": rows},
-        "some tiles whole": {"shares": max(2, tiles // 4), "whole": tiles // 4 * 2},
+        "some tiles whole": {"shares": max(2, tiles // 4), "unsplit": tiles // 4 * 2},
     }[shares]
     band = 1 if shares == "a row" else 16
     choice = Tiling("", replace(policy, band=band), **fields)  # type: ignore[arg-type]
@@ -570,9 +570,9 @@ def test_wgmma_of_a_triangle_with_k_cut(
 ) -> None:
     """All tiles, or the last ones; single products and a batch; with a tail of k."""
     policy = replace(WgmmaPolicy.for_shape_class(name), band=2, bulk=bulk)
-    k, batch, whole = sizes
+    k, batch, unsplit = sizes
     p = replace(problem(264, 264, k, F16, "NT", batch=batch), triangle=triangle)
-    choice = cut(policy, 3, whole=whole)
+    choice = cut(policy, 3, unsplit=unsplit)
     check(MatrixPlan(gpu, p, choice), gpu, p, "NT")  # type: ignore[arg-type]
 
 
@@ -633,7 +633,7 @@ def test_mma_with_some_tiles_cut(gpu: Emulator, triangle: str) -> None:
     """The last ones, of a product whose first ones fill the compute units."""
     policy = MmaPolicy.for_shape_class("small")
     p = replace(problem(130, 130, 200, F64, "NT"), triangle=triangle)
-    choice = Tiling("", policy, 3, whole=4)
+    choice = Tiling("", policy, 3, unsplit=4)
     check(MatrixPlan(gpu, p, choice), gpu, p, "NT")  # type: ignore[arg-type]
 
 
@@ -665,10 +665,10 @@ def test_mma_of_an_a100() -> None:
 )  # fmt: skip
 def test_register_tiles(gpu: Emulator, name: str, cut: tuple[str, int, int], elem: Element) -> None:
     gpu.races = True
-    trans, splits, whole = cut
+    trans, splits, unsplit = cut
     p = problem(140, 76, 72, elem, trans)
     policy = GemmPolicy.for_shape_class(gpu.target, p.compute, name)
-    choice = Tiling("", policy, splits, whole)
+    choice = Tiling("", policy, splits, unsplit)
     check(TiledPlan(gpu, p, choice), gpu, p, trans)  # type: ignore[arg-type]
 
 

@@ -409,7 +409,7 @@ class TestRequirements:
         kernel = amd("gemm_gfx900.s", ("v_fma_f32 v7,", "v_dot2_f32_f16 v7,"))
         assert faults(kernel, dtype="float16") == []
         assert faults(kernel, "gfx906-dpp", dtype="float16") == [
-            "1 of the inner loop's 64 multiply-adds are of pairs"
+            "only 1 of the inner loop's 64 multiply-adds are of pairs, not all"
         ]
         pairs = amd("gemm_gfx900.s", ("v_fma_f32", "v_dot2_f32_f16"))
         assert faults(pairs, "gfx906-dpp", dtype="float16") == []

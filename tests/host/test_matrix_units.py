@@ -356,13 +356,13 @@ def test_tiles_of_a_triangle_are_counted(triangle: str) -> None:
     result = [choice for _, choice in estimates(p, HOPPER, TABLE)]
     every = set(classes_of("wgmma", 1)) - set(CLASSES_OF_READERS)
     assert {choice.shape_class for choice in result} == every
-    assert any(choice.whole for choice in result)
+    assert any(choice.unsplit for choice in result)
     for choice in result:
         assert isinstance(choice.policy, WgmmaPolicy)
         computed = p.transpose() if choice.transposed else p
         tiles = computed.tiles(choice.policy.tile_m, choice.policy.tile_n)
         assert choice.why.startswith(f"{choice.shares or tiles} groups on 132 ")
-        assert choice.whole < tiles
+        assert choice.unsplit < tiles
 
 
 def test_boxes_have_no_more_lines_than_their_operand() -> None:

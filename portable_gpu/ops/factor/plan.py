@@ -303,7 +303,7 @@ def tiles_text(problem: TiledProblem, target: Target) -> Specialization:
         conj=p.elem.complex and (problem.factorises or p.l.conj),
         p_along=abs(p.l.col) <= abs(p.l.row),
         q_along=abs(v.col) <= abs(v.row),
-        by_s=abs(v.col) <= abs(v.row),
+        by_columns=abs(v.col) <= abs(v.row),
         item_rows=4 if p.elem.complex else 8,
         mma=on_matrix_units(p.elem, target),
     )

@@ -19,7 +19,7 @@ _PI = 4 * np.arctan(np.longdouble(1))
 
 
 def is_smooth(n: int) -> bool:
-    """Whether all devices have the butterflies of a transform of n."""
+    """Whether kernels of all devices have butterflies for the prime factors of n."""
     return largest_prime(n) <= 13
 
 
@@ -47,13 +47,14 @@ def divisors(n: int) -> tuple[int, ...]:
     return tuple(sorted({*small, *(n // d for d in small)}))
 
 
-def fast_length(least: int) -> int:
-    """The least fast length of at least ``least``: a product of 2, 3 and 5, and of 8 if it is long.
+def fast_length(min_length: int) -> int:
+    """The smallest fast length from ``min_length`` on.
 
-    Other radices cost more per number, and kernels with fewer radices compile faster.
+    It is a product of powers of 2, 3 and 5, and above 64 a multiple of 8.  Other radices cost more
+    per number, and kernels with fewer radices compile faster.
     """
-    step = 8 if least > 64 else 1
-    n = -(-least // step) * step
+    step = 8 if min_length > 64 else 1
+    n = -(-min_length // step) * step
     while True:
         rest = n
         for prime in (2, 3, 5):
@@ -97,7 +98,10 @@ def roots(powers: Table, of: int) -> Table:
 
 
 def stage_roots(stages: Sequence[int]) -> Table:
-    """The roots of each stage but the last: exp(-2 pi i j r / (R M)) for j < M and 0 < r < R."""
+    """The roots of each stage but the last: exp(-2 pi i j r / (R M)) for j < M and 0 < r < R.
+
+    R is the radix of the stage.  It divides transforms of R M into R transforms of M.
+    """
     length = int(np.prod(stages, dtype=np.int64))
     tables = [np.zeros(0, complex)]
     for radix in stages:
@@ -109,13 +113,16 @@ def stage_roots(stages: Sequence[int]) -> Table:
 
 
 def places(stages: Sequence[int]) -> Table:
-    """The index of row k of the result after stages that are computed in place."""
+    """The index of row k of the result after stages that are computed in place.
+
+    The digits of an index in the mixed radix of the stages are those of its row in reverse.
+    """
     n = int(np.prod(stages, dtype=np.int64))
-    rest, row, weight, length = np.arange(n), np.zeros(n, np.int64), 1, n
+    digits, row, weight, length = np.arange(n), np.zeros(n, np.int64), 1, n
     for radix in stages:
         length //= radix
-        row += rest // length * weight
-        rest = rest % length
+        row += digits // length * weight
+        digits = digits % length
         weight *= radix
     result = np.empty(n, np.int64)
     result[row] = np.arange(n)

@@ -252,7 +252,7 @@ def _text(
         conj=elem.complex,
         p_along=True,
         q_along=True,
-        by_s=True,
+        by_columns=True,
         item_rows=4 if elem.complex else 8,
         mma=on_matrix_units(elem, target),
     )

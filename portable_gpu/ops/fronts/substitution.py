@@ -236,7 +236,7 @@ def solve_text(elem: Element, target: Target, backward: bool) -> Specialization:
         conj=elem.complex and backward,
         p_along=not backward,
         q_along=False,
-        by_s=False,
+        by_columns=False,
         item_rows=4 if elem.complex else 8,
         mma=on_matrix_units(elem, target),
     )

@@ -21,7 +21,7 @@ class Tiling:
         policy: Tile sizes; ``None`` for the direct path.
         splits: The number of parts of k.  Each part is computed by another group, and on the direct
             path by another work-item.
-        whole: The number of tiles of each product whose k is not split, because they fill the
+        unsplit: The number of tiles of each product whose k is not split, because they fill the
             compute units anyway; with ``shares`` the number of such tiles of all products.
         shares: The number of groups that share the steps of k of the other tiles equally, so that
             two or more groups compute each of these tiles; 0 if tiles are whole or have ``splits``.
@@ -38,7 +38,7 @@ class Tiling:
     path: str
     policy: GemmPolicy | MatrixPolicy | None = None
     splits: int = 1
-    whole: int = 0
+    unsplit: int = 0
     shares: int = 0
     lanes: int = 1
     transposed: bool = False
@@ -58,7 +58,7 @@ class Tiling:
         parts += [f"{self.splits} splits"] if self.splits > 1 else []
         parts += [f"{self.shares} shares"] if self.shares else []
         parts += [f"{self.lanes} lanes"] if self.lanes > 1 else []
-        parts += ["of the last tiles"] if self.whole else []
+        parts += ["of the last tiles"] if self.unsplit else []
         return ", ".join(parts)
 
     @property

@@ -93,13 +93,13 @@ class GemvProblem:
         return problem
 
     def _reversed(self, *, out: bool) -> GemvProblem:
-        by_a, by_x, by_y = self.shifts
+        shift_a, shift_x, shift_y = self.shifts
         # The element that was the last one may have no alignment beyond its size.
         result = replace(self, a_aligned=min(self.a_aligned, self.elem.itemsize))
         if out:
             last = self.m - 1
-            shifts = by_a + last * self.a_out, by_x, by_y + last * self.y_step
+            shifts = shift_a + last * self.a_out, shift_x, shift_y + last * self.y_step
             return replace(result, shifts=shifts, a_out=-self.a_out, y_step=-self.y_step)
         last = self.n - 1
-        shifts = by_a + last * self.a_sum, by_x + last * self.x_step, by_y
+        shifts = shift_a + last * self.a_sum, shift_x + last * self.x_step, shift_y
         return replace(result, shifts=shifts, a_sum=-self.a_sum, x_step=-self.x_step)

@@ -188,18 +188,18 @@ def _tiling(
     gather: bool,
     work: Work,
     splits: int = 1,
-    whole: int = 0,
+    unsplit: int = 0,
     shares: int = 0,
     lanes: int = 1,
     band: int = 0,
 ) -> Tiling:
     """Return a tiling; ``band`` replaces that of the policy, unless it is 0."""
-    groups = shares or whole + (work.tiles - whole) * splits
+    groups = shares or unsplit + (work.tiles - unsplit) * splits
     return Tiling(
         path=f"{kernel}, split-k" if splits > 1 or shares else kernel,
         policy=replace(policy, band=band) if band else policy,
         splits=splits,
-        whole=whole,
+        unsplit=unsplit,
         shares=shares,
         lanes=lanes,
         transposed=transposed,
@@ -226,11 +226,11 @@ def _of_warpgroups(cut: Tiling, work: Work, costs: MatrixCosts) -> tuple[float, 
     """Return the times of persistent groups: while they multiply, and after the last step."""
     w, storing = work, work.storing
     if cut.shares:
-        resident, share = -(-cut.shares // w.units), (w.tiles - cut.whole) * w.steps / cut.shares
-        first, step = cut.whole // cut.shares, max(resident * w.step, w.waiting)
+        resident, share = -(-cut.shares // w.units), (w.tiles - cut.unsplit) * w.steps / cut.shares
+        first, step = cut.unsplit // cut.shares, max(resident * w.step, w.waiting)
         time = first * (step * w.steps + resident * storing + costs.fixed) + step * -(-share // 1)
         # After whole tiles a group's share is longer than a tile, and its tile has one other part.
-        parts = 1.0 if cut.whole else -(-w.steps // max(1.0, share)) - (cut.lanes == w.tiles)
+        parts = 1.0 if cut.unsplit else -(-w.steps // max(1.0, share)) - (cut.lanes == w.tiles)
         after = resident * (storing + costs.sum * w.area * (0.5 + parts)) + costs.meeting
     else:
         turns, waits = -(-w.tiles // w.units), -(-w.tiles // (w.units * w.resident))
@@ -275,8 +275,8 @@ def _of_parts(
 def _of_tiles(cut: Tiling, work: Work, costs: MatrixCosts, alone: float) -> float:
     """Return the time of groups each of which computes one tile, or a part of one."""
     w = work
-    turns = -(-(w.tiles - cut.whole) * cut.splits // w.units)
-    first = cut.whole // w.units  # turns of whole tiles
+    turns = -(-(w.tiles - cut.unsplit) * cut.splits // w.units)
+    first = cut.unsplit // w.units  # turns of whole tiles
     step = w.step / (alone if first + turns == 1 else 1.0)
     time = turns * (step * -(-w.steps // cut.splits) + w.storing)
     time += first * (step * w.steps + w.storing)
@@ -434,11 +434,11 @@ def _cuts(
         return
     for splits in _splits(steps, tiles, p.batch_size * p.m * p.n, units)[1:]:
         yield make(splits=splits)
-    whole = tiles // units * units
-    if form.kernel == "mma" and p.batch_size == 1 and 0 < whole < tiles:
-        left = tiles - whole
+    unsplit = tiles // units * units
+    if form.kernel == "mma" and p.batch_size == 1 and 0 < unsplit < tiles:
+        left = tiles - unsplit
         for splits in _splits(steps, left, left * size, units)[1:]:
-            yield make(splits=splits, whole=whole)
+            yield make(splits=splits, unsplit=unsplit)
 
 
 def _numbers_of_parts(
@@ -480,13 +480,13 @@ def _shares(
     shares = units // lanes * lanes
     if not shares:
         return
-    whole = max(0, tiles // shares - 1) * shares
-    few_turns = whole <= _MOST_TURNS * shares
-    if few_turns and tiles % shares and (tiles - whole) * steps >= _LEAST_SHARE * shares:
+    unsplit = max(0, tiles // shares - 1) * shares
+    few_turns = unsplit <= _MOST_TURNS * shares
+    if few_turns and tiles % shares and (tiles - unsplit) * steps >= _LEAST_SHARE * shares:
         # Adjacent tiles must be those of a column, or, with bands of one row, those of a row.
         in_column = rows == lanes and rows <= policy.band
         band = 0 if in_column or lanes == 1 else 1
-        yield make(shares=shares, whole=whole, lanes=lanes, band=band)
+        yield make(shares=shares, unsplit=unsplit, lanes=lanes, band=band)
 
 
 #: Parts that a second launch adds, at least: with five or seven it takes the time of shares, with

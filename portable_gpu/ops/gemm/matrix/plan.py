@@ -76,7 +76,7 @@ class MatrixPlan(Plan):
         tiles_m, tiles_n = -(-p.m // policy.tile_m), -(-p.n // policy.tile_n)
         tiles = p.tiles(policy.tile_m, policy.tile_n)
         # Whole tiles, and parts of tiles, of all products: each is computed by one group.
-        units = p.batch_size * (tiling.whole + splits * (tiles - tiling.whole))
+        units = p.batch_size * (tiling.unsplit + splits * (tiles - tiling.unsplit))
         if tiling.shares:
             units = p.batch_size * tiles
         length = split_length(p.k, splits, plan.depth)
@@ -93,19 +93,19 @@ class MatrixPlan(Plan):
         self._space: SplitSpace | None = None
         area = policy.tile_m * policy.tile_n
         if splits > 1:
-            split_tiles = p.batch_size * (tiles - tiling.whole)
+            split_tiles = p.batch_size * (tiles - tiling.unsplit)
             self._space = SplitSpace.of(split_tiles, split_tiles * splits, area, p.compute)
         if isinstance(policy, MmaPolicy):
-            constants["whole"] = tiling.whole if splits > 1 else tiles
+            constants["unsplit"] = tiling.unsplit if splits > 1 else tiles
             if stores.store_kinds(p, policy, engine.target):
                 constants["store_kind"] = stores.store_kind(p)
         if tiling.shares:
-            steps = (units - tiling.whole) // tiling.lanes * -(-p.k // plan.depth)
+            steps = (units - tiling.unsplit) // tiling.lanes * -(-p.k // plan.depth)
             # The steps of k of a share; the first ``longer`` shares have one more.
             share, longer = divmod(steps, tiling.shares // tiling.lanes)
             self._space = SplitSpace.of(1 + tiling.shares, tiling.shares, area, p.compute)
             constants |= {
-                "whole": tiling.whole, "share": share, "longer": longer, "lists": tiling.lanes,
+                "unsplit": tiling.unsplit, "share": share, "longer": longer, "lists": tiling.lanes,
             }  # fmt: skip
         read = {**tables(operands), **({"k_ranges": _ranges(p)} if p.k_parts else {})}
         bound = {name: engine.upload(table) for name, table in read.items()}
@@ -307,7 +307,7 @@ def _parameters(
     store_kinds: tuple[str, ...],
 ) -> list[Parameter]:
     """Return the parameters of the main kernel of an arranged product."""
-    parts = ["whole"] * (form.kernel == "mma")
+    parts = ["unsplit"] * (form.kernel == "mma")
     result = [
         *scalars("long", "m", "n", "k", "k_split", "first_product"),
         *scalars("int", "tiles_m", "tiles_n", "splits", *parts, "units"),
@@ -315,7 +315,7 @@ def _parameters(
     ]  # fmt: skip
     if adds_parts:
         if form.kernel == "wgmma":
-            result += scalars("int", "whole", "share", "longer", "lists")
+            result += scalars("int", "unsplit", "share", "longer", "lists")
         result += shared_sums()
     if problem.k_parts:
         result += [buffer("int2", "k_ranges")]

@@ -94,15 +94,15 @@ def estimates(
             loads, waiting = _gathered(computed, policy, costs)
             work = policy.tile_m * policy.tile_n / costs.efficiency[shape_class] + loads
             orientation = 1.0 if transposed != is_row_major else costs.turned
-            for splits, whole in _cuts(p, policy, groups, units):
+            for splits, unsplit in _splits_of_k(p, policy, groups, units):
                 used = policy.at_edges(target, p.compute, p.k, splits)
                 # Groups of split tiles follow each other on a unit in ``rounds``.
-                rounds, steps = -(-(groups - whole) * splits // units), -(-p.k // splits)
+                rounds, steps = -(-(groups - unsplit) * splits // units), -(-p.k // splits)
                 if splits == 1:
                     rounds = _rounds(groups, units, policy.resident(target, p.compute))
-                busy = work * (steps * time_of(rounds) + p.k * time_of(whole // units))
+                busy = work * (steps * time_of(rounds) + p.k * time_of(unsplit // units))
                 turns = max(1.0, rounds / policy.resident(target, p.compute))
-                waits = (latency + waiting * turns / slow) * (p.k if whole else steps)
+                waits = (latency + waiting * turns / slow) * (p.k if unsplit else steps)
                 time = orientation * ((busy**3 + waits**3) ** (1 / 3) + 0.01 * busy)
                 time *= costs.shallow if used != policy else costs.cut if splits > 1 else 1.0
                 if splits > 1:
@@ -112,17 +112,17 @@ def estimates(
                     path="tiled" if splits == 1 else "split-k",
                     policy=used,
                     splits=splits,
-                    whole=whole,
+                    unsplit=unsplit,
                     transposed=transposed,
                     shape_class=shape_class,
                     origin=row.origin + (", panels of half the depth" if used != policy else ""),
-                    why=f"{whole + (groups - whole) * splits} groups on {units} compute units: "
+                    why=f"{unsplit + (groups - unsplit) * splits} groups on {units} compute units: "
                     "the least estimate",
                     evidence=row.evidence,
                 )
                 computing = time * slow / device.multiply_adds
                 at_once = units * used.resident(target, p.compute)
-                others = max(0, -(-(whole + (groups - whole) * splits) // at_once) - 1)
+                others = max(0, -(-(unsplit + (groups - unsplit) * splits) // at_once) - 1)
                 seconds = overlapped(computing, moving) + costs.start + others * costs.group
                 yield seconds, tiling.fit(p.k)
 
@@ -266,12 +266,12 @@ def _rounds(groups: int, units: int, most: int) -> int:
     return full * most + min(most, rest) if full else -(-groups // units)
 
 
-def _cuts(
+def _splits_of_k(
     problem: GemmProblem, policy: GemmPolicy, groups: int, units: int
 ) -> Iterator[tuple[int, int]]:
-    """Ways to cut k, ``(splits, whole)``, that leave each part deep.
+    """Ways to split k, ``(splits, unsplit)``, that leave each part deep.
 
-    Of one product either all tiles are cut, or those beyond whole rounds of the compute units.
+    Of one product either all tiles are split, or those beyond whole rounds of the compute units.
     Sums of less than 32 bits are not left for other groups: each would take a register of its own.
     """
     yield 1, 0
@@ -282,8 +282,8 @@ def _cuts(
     for splits in _PARTS:
         if problem.k < splits * max(_LEAST_DEPTH, 8 * policy.tile_k):
             break
-        for whole in {0, full}:
-            cut = groups - whole
-            fits = cut * splits * tile <= WORKSPACE * problem.batch_size
-            if fits and cut * splits <= _MOST_ROUNDS * units:
-                yield splits, whole
+        for unsplit in {0, full}:
+            split_tiles = groups - unsplit
+            fits = split_tiles * splits * tile <= WORKSPACE * problem.batch_size
+            if fits and split_tiles * splits <= _MOST_ROUNDS * units:
+                yield splits, unsplit

@@ -144,14 +144,15 @@ class TiledPlan(Plan):
         if len(_store_widths(p, tiling, tile, engine.target)) > 1:
             constants["store_width"] = _store_width(p, tile.width_n)
         if tiling.splits > 1:
-            cut, area = units - tiling.whole, policy.tile_m * policy.tile_n
-            item = SplitSpace.of(cut, cut * tiling.splits, area, p.compute)
+            split_tiles, area = units - tiling.unsplit, policy.tile_m * policy.tile_n
+            item = SplitSpace.of(split_tiles, split_tiles * tiling.splits, area, p.compute)
             chunk = max(1, min(chunk, WORKSPACE // item.nbytes))
-            self._space = SplitSpace.of(chunk * cut, chunk * cut * tiling.splits, area, p.compute)
+            tiles = chunk * split_tiles
+            self._space = SplitSpace.of(tiles, tiles * tiling.splits, area, p.compute)
             self.workspace_bytes = self._space.nbytes
-            units += cut * (tiling.splits - 1)
+            units += split_tiles * (tiling.splits - 1)
             length = split_length(p.k, tiling.splits, policy.tile_k)
-            constants |= {"k_split": length, "whole": tiling.whole, "splits": tiling.splits}
+            constants |= {"k_split": length, "unsplit": tiling.unsplit, "splits": tiling.splits}
             split = ["partial", "counters"]
         for first in range(0, p.batch_size, chunk):
             self._launches.append(
@@ -206,7 +207,7 @@ def specialization_of(
     if len(widths) > 1:
         parameters += scalars("int", "store_width")
     if tiling.splits > 1:
-        parameters += [*scalars("long", "k_split"), *scalars("int", "whole", "splits")]
+        parameters += [*scalars("long", "k_split"), *scalars("int", "unsplit", "splits")]
         parameters += shared_sums()
     return specialize(
         "gemm/gemm",
