@@ -6,13 +6,23 @@ They are numbers on the host that an optimiser passes to its kernel: no step bui
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
+from copy import copy, deepcopy
 from math import cos, pi
+from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from portable_gpu.arguments import flag, of_kind, one_of, real_number, whole
-from portable_gpu.errors import ArgumentError
+from portable_gpu.errors import ArgumentError, ArgumentTypeError
 from portable_gpu.nn.optim import Adam, Optimizer
+from portable_gpu.nn.serialization import read_state
+from portable_gpu.nn.state import fitting, flat_state, save_state
+from portable_gpu.runtime.transfer import asnumpy
+
+#: The kinds of NumPy's dtypes that numbers of a kind are loaded from.
+_KINDS = {"b": "b", "i": "iu", "f": "iuf"}
 
 
 class LRScheduler:
@@ -27,11 +37,9 @@ class LRScheduler:
         last_epoch: The number of calls of :meth:`step`.
     """
 
-    #: The part of the learning rate that factors do not scale.
-    _floor = 0.0
-
     def __init__(self, optimizer: Optimizer) -> None:
         """Take the optimiser, and set its learning rates for step 0."""
+        self._check()
         self.optimizer = of_kind(optimizer, Optimizer, "optimizer")
         self.base_lrs = [
             float(group.setdefault("initial_lr", group["lr"])) for group in optimizer.param_groups
@@ -51,20 +59,101 @@ class LRScheduler:
         """The learning rate at a step, divided by that of the optimiser at first."""
         raise NotImplementedError
 
+    def state_dict(self) -> dict[str, Any]:
+        """All numbers of the schedule: ``last_epoch``, ``base_lrs`` and its arguments.
+
+        The learning rates themselves are in the state dictionary of the optimiser.
+        """
+        return deepcopy(self._numbers())
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Replace all numbers by those of a schedule of the same class.
+
+        It changes no learning rate: those are in the state dictionary of the optimiser, which is to
+        be loaded after the schedules have been made.
+
+        Raises:
+            ArgumentTypeError: It is not a mapping, or has other kinds of numbers.
+            ArgumentError: Keys are missing or unknown, and the message names all; a number is out
+                of its range.
+            ShapeError: There are more or fewer numbers; the message names all.  Nothing has been
+                replaced after an error.
+        """
+        values, schedules = flat_state(state), dict(self._named())
+        mine = {
+            prefix + name: np.asarray(value)
+            for prefix, schedule in schedules.items()
+            for name, value in schedule._numbers().items()
+        }
+        arrays = fitting(values, {name: value.shape for name, value in mine.items()})
+        wrong = [
+            f"{name} {arrays[name].dtype} in place of {value.dtype}"
+            for name, value in mine.items()
+            if value.size and arrays[name].dtype.kind not in _KINDS[value.dtype.kind]
+        ]
+        if wrong:
+            raise ArgumentTypeError(f"state has other kinds of numbers: {', '.join(wrong)}")
+        loaded = []
+        for prefix, schedule in schedules.items():
+            new = copy(schedule)
+            for name, value in vars(schedule).items():
+                if prefix + name in arrays:
+                    number = asnumpy(arrays[prefix + name]).tolist()
+                    setattr(new, name, tuple(number) if isinstance(value, tuple) else number)
+            new.base_lrs = [real_number(one, f"{prefix}base_lrs") for one in new.base_lrs]
+            _at_least(new.last_epoch, 0, f"{prefix}last_epoch")
+            new._check()
+            loaded.append((schedule, new))
+        for schedule, new in loaded:
+            vars(schedule).update(vars(new))
+
+    def save(self, path: str | Path) -> None:
+        """Write the state dictionary to a file, ``.npz`` or ``.safetensors``.
+
+        Raises:
+            ArgumentError: The name has another suffix.
+            OSError: The file cannot be written; one that existed is unchanged.
+        """
+        save_state(path, self.state_dict())
+
+    def load(self, path: str | Path) -> None:
+        """Replace all numbers by those of a file, ``.npz`` or ``.safetensors``.
+
+        Raises:
+            ArgumentError: The file is none of these, or is damaged; or as
+                :meth:`load_state_dict`.
+            OSError: The file cannot be read.
+        """
+        self.load_state_dict(read_state(path))
+
+    def _check(self) -> None:
+        """Raise ArgumentTypeError or ArgumentError for a wrong argument."""
+
+    def _numbers(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "optimizer"}
+
+    def _named(self, prefix: str = "") -> Iterator[tuple[str, LRScheduler]]:
+        """This schedule, and those of which it is made, by the prefixes of their keys."""
+        yield prefix, self
+
+    def _floor(self) -> float:
+        """The part of the learning rate that factors do not scale."""
+        return 0.0
+
     def _start(self) -> None:
         """Begin with step 0, from the learning rates that the groups have."""
         self.last_epoch = 0
         self._set()
 
     def _set(self) -> None:
-        factor, floor = self.factor(self.last_epoch), self._floor
+        factor, floor = self.factor(self.last_epoch), self._floor()
         before = self.factor(self.last_epoch - 1) if self.last_epoch else 1.0
         for group, base in zip(self.optimizer.param_groups, self.base_lrs, strict=True):
             if before or not factor:
                 ratio = factor / (before or 1.0)
-                group["lr"] = group["lr"] * ratio + floor * (1 - ratio)
+                group["lr"] = float(group["lr"]) * ratio + floor * (1 - ratio)
             else:  # nothing is left to scale, as at the end of half a cosine
-                group["lr"] += (base - floor) * factor
+                group["lr"] = float(group["lr"]) + (base - floor) * factor
 
 
 def _at_least(value: Any, least: int, name: str) -> int:
@@ -78,9 +167,12 @@ class StepLR(LRScheduler):
 
     def __init__(self, optimizer: Optimizer, step_size: int, gamma: float = 0.1) -> None:
         """Take the number of steps between factors, and the factor."""
-        self.step_size = _at_least(step_size, 1, "step_size")
-        self.gamma = real_number(gamma, "gamma")
+        self.step_size, self.gamma = step_size, gamma
         super().__init__(optimizer)
+
+    def _check(self) -> None:
+        self.step_size = _at_least(self.step_size, 1, "step_size")
+        self.gamma = real_number(self.gamma, "gamma")
 
     def factor(self, epoch: int) -> float:
         """See :meth:`LRScheduler.factor`."""
@@ -92,9 +184,12 @@ class MultiStepLR(LRScheduler):
 
     def __init__(self, optimizer: Optimizer, milestones: Iterable[int], gamma: float = 0.1) -> None:
         """Take the steps and the factor."""
-        self.milestones = sorted(_at_least(one, 0, "a milestone") for one in milestones)
-        self.gamma = real_number(gamma, "gamma")
+        self.milestones, self.gamma = list(milestones), gamma
         super().__init__(optimizer)
+
+    def _check(self) -> None:
+        self.milestones = sorted(_at_least(one, 0, "a milestone") for one in self.milestones)
+        self.gamma = real_number(self.gamma, "gamma")
 
     def factor(self, epoch: int) -> float:
         """See :meth:`LRScheduler.factor`."""
@@ -106,8 +201,11 @@ class ExponentialLR(LRScheduler):
 
     def __init__(self, optimizer: Optimizer, gamma: float) -> None:
         """Take the factor."""
-        self.gamma = real_number(gamma, "gamma")
+        self.gamma = gamma
         super().__init__(optimizer)
+
+    def _check(self) -> None:
+        self.gamma = real_number(self.gamma, "gamma")
 
     def factor(self, epoch: int) -> float:
         """See :meth:`LRScheduler.factor`."""
@@ -119,9 +217,15 @@ class CosineAnnealingLR(LRScheduler):
 
     def __init__(self, optimizer: Optimizer, T_max: int, eta_min: float = 0.0) -> None:
         """Take the number of steps, and the last learning rate."""
-        self.T_max = _at_least(T_max, 1, "T_max")
-        self._floor = self.eta_min = real_number(eta_min, "eta_min")
+        self.T_max, self.eta_min = T_max, eta_min
         super().__init__(optimizer)
+
+    def _check(self) -> None:
+        self.T_max = _at_least(self.T_max, 1, "T_max")
+        self.eta_min = real_number(self.eta_min, "eta_min")
+
+    def _floor(self) -> float:
+        return self.eta_min
 
     def factor(self, epoch: int) -> float:
         """See :meth:`LRScheduler.factor`."""
@@ -144,20 +248,25 @@ class LinearLR(LRScheduler):
             ArgumentError: ``start_factor`` is not above 0 and at most 1, or ``end_factor`` is not
                 between 0 and 1.
         """
-        self.start, self.end = real_number(start_factor, "start_factor"), end_factor
-        if not 0 < self.start <= 1:
-            raise ArgumentError(
-                f"start_factor is {start_factor}; expected a number above 0 and at most 1"
-            )
-        if not 0 <= real_number(end_factor, "end_factor") <= 1:
-            raise ArgumentError(f"end_factor is {end_factor}; expected a number from 0 to 1")
-        self.total_iters = _at_least(total_iters, 1, "total_iters")
+        self.start_factor, self.end_factor = start_factor, end_factor
+        self.total_iters = total_iters
         super().__init__(optimizer)
+
+    def _check(self) -> None:
+        self.start_factor = real_number(self.start_factor, "start_factor")
+        if not 0 < self.start_factor <= 1:
+            raise ArgumentError(
+                f"start_factor is {self.start_factor}; expected a number above 0 and at most 1"
+            )
+        self.end_factor = real_number(self.end_factor, "end_factor")
+        if not 0 <= self.end_factor <= 1:
+            raise ArgumentError(f"end_factor is {self.end_factor}; expected a number from 0 to 1")
+        self.total_iters = _at_least(self.total_iters, 1, "total_iters")
 
     def factor(self, epoch: int) -> float:
         """See :meth:`LRScheduler.factor`."""
         part = min(epoch, self.total_iters) / self.total_iters
-        return self.start + (self.end - self.start) * part
+        return self.start_factor + (self.end_factor - self.start_factor) * part
 
 
 class OneCycleLR(LRScheduler):
@@ -184,10 +293,7 @@ class OneCycleLR(LRScheduler):
         Raises:
             ArgumentError: ``pct_start`` is not between 0 and 1; ``anneal_strategy`` is unknown.
         """
-        self.total_steps = _at_least(total_steps, 2, "total_steps")
-        self.pct_start = real_number(pct_start, "pct_start")
-        if not 0 <= self.pct_start <= 1:
-            raise ArgumentError(f"pct_start is {pct_start}; expected a number from 0 to 1")
+        self.total_steps, self.pct_start = total_steps, pct_start
         self.by_cosine = one_of(anneal_strategy, ("cos", "linear"), "anneal_strategy") == "cos"
         self.cycle_momentum = flag(cycle_momentum, "cycle_momentum")
         self.momenta = (
@@ -197,9 +303,16 @@ class OneCycleLR(LRScheduler):
         self.max_lr = real_number(max_lr, "max_lr")
         self.first = self.max_lr / real_number(div_factor, "div_factor")
         self.last = self.first / real_number(final_div_factor, "final_div_factor")
+        self._check()
         for group in of_kind(optimizer, Optimizer, "optimizer").param_groups:
             group["initial_lr"] = self.first
         super().__init__(optimizer)
+
+    def _check(self) -> None:
+        self.total_steps = _at_least(self.total_steps, 2, "total_steps")
+        self.pct_start = real_number(self.pct_start, "pct_start")
+        if not 0 <= self.pct_start <= 1:
+            raise ArgumentError(f"pct_start is {self.pct_start}; expected a number from 0 to 1")
 
     def _set(self) -> None:
         if self.last_epoch > self.total_steps:  # the rate after the last step is never used
@@ -242,7 +355,7 @@ class SequentialLR(LRScheduler):
         self.schedulers = [
             of_kind(one, LRScheduler, "an element of schedulers") for one in schedulers
         ]
-        self.milestones = [_at_least(one, 1, "a milestone") for one in milestones]
+        self.milestones = list(milestones)
         if len(self.milestones) + 1 != len(self.schedulers):
             raise ArgumentError(
                 f"there are {len(self.schedulers)} schedulers and {len(self.milestones)} "
@@ -252,6 +365,22 @@ class SequentialLR(LRScheduler):
         if others:
             raise ArgumentError("a schedule is of another optimizer; expected the same one for all")
         super().__init__(optimizer)
+
+    def state_dict(self) -> dict[str, Any]:
+        """See :meth:`LRScheduler.state_dict`; ``_schedulers`` has those of all schedules."""
+        states = [schedule.state_dict() for schedule in self.schedulers]
+        return {**super().state_dict(), "_schedulers": states}
+
+    def _check(self) -> None:
+        self.milestones = [_at_least(one, 1, "a milestone") for one in self.milestones]
+
+    def _numbers(self) -> dict[str, Any]:
+        return {name: one for name, one in super()._numbers().items() if name != "schedulers"}
+
+    def _named(self, prefix: str = "") -> Iterator[tuple[str, LRScheduler]]:
+        yield prefix, self
+        for number, schedule in enumerate(self.schedulers):
+            yield from schedule._named(f"{prefix}_schedulers.{number}.")
 
     def _start(self) -> None:
         self.last_epoch = 0

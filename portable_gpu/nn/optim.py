@@ -7,9 +7,11 @@ same layout.  A step is one launch for all parameters of a dtype.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import deepcopy
 from functools import partial
 from itertools import groupby
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -18,6 +20,8 @@ from portable_gpu.codegen.operators import BinaryOp
 from portable_gpu.dtypes import element
 from portable_gpu.errors import ArgumentError, ArgumentTypeError, reraise_of_signal
 from portable_gpu.nn.parameter import ModuleParameter, as_parameters, flattened, gradients
+from portable_gpu.nn.serialization import read_state
+from portable_gpu.nn.state import fitting, flat_state, save_state
 from portable_gpu.ops.elementwise import elementwise
 from portable_gpu.ops.optim.api import (
     adam_step,
@@ -28,7 +32,11 @@ from portable_gpu.ops.optim.api import (
 )
 from portable_gpu.ops.reduce import reduce
 from portable_gpu.runtime.array import Array
-from portable_gpu.runtime.transfer import asarray
+from portable_gpu.runtime.transfer import asarray, asnumpy
+from portable_gpu.runtime.views import as_array
+
+#: Options of torch's groups that say how torch computes a step, and not what.
+_OF_TORCH = ("foreach", "capturable", "differentiable", "fused", "decoupled_weight_decay")
 
 
 class _Part(NamedTuple):
@@ -56,6 +64,7 @@ class _Slot:
             :func:`sgd_step`; of float32 for values of 16 bits.
         master: A copy of values of 16 bits in float32, to which steps are added; else ``None``.
         version: The versions of the parameters from which ``master`` was copied.
+        is_loaded: For each parameter, whether ``master`` was loaded since the last step.
         steps: For each parameter, the number of steps that its state has had.
     """
 
@@ -68,7 +77,8 @@ class _Slot:
         self.state: dict[str, Array] = {}
         self._allocate(names)
         self.master = elementwise("x", x=data, dtype=self._state_dtype) if is_short else None
-        self.version = [parameter.version for parameter in parameters]
+        self.version: list[int | None] = [parameter.version for parameter in parameters]
+        self.is_loaded = [False] * len(parameters)
         self.steps = [0] * len(parameters)
 
     def _allocate(self, names: Iterable[str]) -> None:
@@ -103,24 +113,78 @@ class _Slot:
         state = {name: self.state[name] for name in names}
         if stop - start == len(self.parameters):
             return _Part(self.data, self.grad, state, self.master, steps)
-        first, last = self.parameters[start].data, self.parameters[stop - 1].data
-        begin = (first.offset - self.data.offset) // self.data.dtype.itemsize
-        end = (last.offset - self.data.offset) // self.data.dtype.itemsize + last.size
+        span = self._span(start, stop)
         return _Part(
-            self.data[begin:end],
-            self.grad[begin:end],
-            {name: array[begin:end] for name, array in state.items()},
-            None if self.master is None else self.master[begin:end],
+            self.data[span],
+            self.grad[span],
+            {name: array[span] for name, array in state.items()},
+            None if self.master is None else self.master[span],
             steps,
         )
 
+    def _span(self, start: int, stop: int) -> slice:
+        """The elements of the parameters from number ``start`` up to ``stop`` in flat arrays."""
+        first, last = self.parameters[start].data, self.parameters[stop - 1].data
+        begin = (first.offset - self.data.offset) // self.data.dtype.itemsize
+        end = (last.offset - self.data.offset) // self.data.dtype.itemsize + last.size
+        return slice(begin, end)
+
     def _refresh(self) -> None:
-        """Copy values of 16 bits that were set since the last step to ``master``."""
+        """Copy values of 16 bits that were set since the last step to ``master``.
+
+        A copy that was loaded keeps its digits where it rounds to the value, so that modules and
+        optimisers may be loaded in any order.
+        """
         for number, parameter in enumerate(self.parameters):
             if self.master is not None and parameter.version != self.version[number]:
-                part = self._part((), number, number + 1, 0)
-                elementwise("x", x=part.data, dtype=self._state_dtype, out=part.master)
+                part, wide = self._part((), number, number + 1, 0), self._state_dtype
+                if self.is_loaded[number]:
+                    rounded = elementwise("m", m=part.master, dtype=part.data.dtype)
+                    choice: dict[str, Any] = {"m": part.master, "r": rounded, "x": part.data}
+                    elementwise("m if r == x else x", dtype=wide, out=part.master, **choice)
+                else:
+                    elementwise("x", x=part.data, dtype=wide, out=part.master)
                 self.version[number] = parameter.version
+
+    def entries(self, names: Sequence[str]) -> list[dict[str, Any]]:
+        """Copies of the state of each parameter on the host, by torch's names.
+
+        Args:
+            names: The names of the arrays of state that the next step uses.
+        """
+        self._allocate(names)
+        self._refresh()
+        masters = {} if self.master is None else {"master": self.master}
+        result = []
+        for number, (parameter, steps) in enumerate(zip(self.parameters, self.steps, strict=True)):
+            span = self._span(number, number + 1)
+            arrays = {**self.state, **masters} if steps else masters
+            entry: dict[str, Any] = {"step": steps} if steps else {}
+            for name, array in arrays.items():
+                entry[name] = np.array(asnumpy(array[span])).reshape(parameter.shape)
+            result.append(entry)
+        return result
+
+    def on_device(self, entries: Sequence[Mapping[str, Any]]) -> dict[str, Array]:
+        """Copies on the device of the arrays that :meth:`entries` returned, or of others."""
+        names = {name for entry in entries for name in entry} - {"step"}
+        result = {}
+        for name in names:
+            values = np.zeros(self.data.shape, self._state_dtype)
+            for number, entry in enumerate(entries):
+                if name in entry:
+                    with np.errstate(over="ignore"):
+                        values[self._span(number, number + 1)] = asnumpy(entry[name]).ravel()
+            result[name] = asarray(values, queue=self.data.queue)
+        return result
+
+    def replace(self, entries: Sequence[Mapping[str, Any]], arrays: dict[str, Array]) -> None:
+        """Take the numbers of steps of ``entries``, and their arrays on the device."""
+        self.steps = [int(entry.get("step", 0)) for entry in entries]
+        self.is_loaded = ["master" in entry for entry in entries]
+        self.version = [None] * len(entries)  # ``master`` is compared with all values
+        self.master = arrays.pop("master", self.master)
+        self.state = arrays
 
     def _changed(self, number: int, has_state: bool) -> None:
         """Count a step, and raise the parameter's version, by which other optimisers see it."""
@@ -128,16 +192,22 @@ class _Slot:
         if self.master is not None:
             self.parameters[number].version += 1
             self.version[number] = self.parameters[number].version
+            self.is_loaded[number] = False
 
 
 class Optimizer:
     """The base of optimisers.
 
     Attributes:
+        defaults: The options of groups that say nothing else.
         param_groups: The options of each group of parameters, by torch's names; ``lr`` and the
             others may be changed between steps, which builds nothing.
         steps: The number of steps so far.
     """
+
+    #: The names of all arrays of state, and the entries that a state dictionary may lack.
+    _arrays: ClassVar[tuple[str, ...]] = ()
+    _optional: ClassVar[frozenset[str]] = frozenset()
 
     def __init__(self, params: Any, defaults: dict[str, Any]) -> None:
         """Take parameters, or a list of dictionaries with ``params`` and options of their own."""
@@ -148,6 +218,7 @@ class Optimizer:
             listed = [params]
         if not any(isinstance(one, Mapping) for one in listed):
             listed = [{"params": listed}]
+        self.defaults = defaults
         self.param_groups: list[dict[str, Any]] = []
         self._slots: list[list[_Slot]] = []
         self.steps = 0
@@ -195,6 +266,146 @@ class Optimizer:
                 slot.update(self._states(group), partial(self._update, group))
         self.steps += 1
 
+    def state_dict(self) -> dict[str, Any]:
+        """Copies of the state and of all options on the host, by torch's keys.
+
+        Returns:
+            ``state``: for the number of each parameter that has some, ``step``, the arrays by
+            torch's names, and ``master``, a 16-bit parameter in float32; ``param_groups``: the
+            options of each group, with the numbers of its parameters as ``params``; ``steps``.
+        """
+        state: dict[int, dict[str, Any]] = {}
+        groups: list[dict[str, Any]] = []
+        for group, slots in zip(self.param_groups, self._slots, strict=True):
+            entries = {
+                id(parameter): entry
+                for slot in slots
+                for parameter, entry in zip(
+                    slot.parameters, slot.entries(self._states(group)), strict=True
+                )
+            }
+            first = sum(len(other["params"]) for other in groups)
+            numbers = list(range(first, first + len(entries)))
+            for number, parameter in zip(numbers, group["params"], strict=True):
+                if entries[id(parameter)]:
+                    state[number] = entries[id(parameter)]
+            options = {name: value for name, value in group.items() if name != "params"}
+            groups.append({**deepcopy(options), "params": numbers})
+        return {"state": state, "param_groups": groups, "steps": self.steps}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Replace the state and all options; the next step has the bits of the saved optimiser's.
+
+        Args:
+            state: A dictionary of :meth:`state_dict`, of this class with as many groups and
+                parameters of the same shapes, or of torch's optimiser of the same name.  Numbers
+                are converted to the dtypes of this state.  A 16-bit parameter whose value is not
+                ``master``, rounded, keeps the value.
+
+        Raises:
+            ArgumentTypeError: It is not a mapping, or has something else than real numbers.
+            ArgumentError: Keys are missing or unknown, and the message names all; an option or a
+                number of steps is out of its range.
+            ShapeError: Arrays have other shapes; the message names all.  Nothing has been replaced
+                after an error.
+        """
+        values = flat_state(state)
+        options = {name for name in values if name.startswith("param_groups.")}
+        groups, numbers = self._loaded_groups({name: values.pop(name) for name in options})
+        steps = values.pop("steps", None)
+        entries = self._loaded_entries(values, groups, numbers)
+        largest = max((entry.get("step", 0) for entry in entries.values()), default=0)
+        steps = largest if steps is None else _steps(steps, "steps")
+        loaded = []
+        for slots in self._slots:
+            for slot in slots:
+                of_slot = [entries[id(parameter)] for parameter in slot.parameters]
+                loaded.append((slot, of_slot, slot.on_device(of_slot)))
+        for slot, of_slot, arrays in loaded:
+            slot.replace(of_slot, arrays)
+        for group, new in zip(self.param_groups, groups, strict=True):
+            group.clear()
+            group.update(new)
+        self.steps = steps
+
+    def _loaded_groups(self, values: dict[str, Any]) -> tuple[list[dict[str, Any]], list[int]]:
+        """The groups of a state dictionary, and the numbers of all parameters."""
+        shapes: dict[str, tuple[int, ...]] = {}
+        for at, group in enumerate(self.param_groups):
+            named = {"initial_lr": 0.0, **self.defaults, "params": group["params"]}
+            shapes |= {f"param_groups.{at}.{key}": np.shape(one) for key, one in named.items()}
+            for key in _OF_TORCH:
+                values.pop(f"param_groups.{at}.{key}", None)
+        shapes |= {
+            f"param_groups.{at}.params": (len(group["params"]),)
+            for at, group in enumerate(self.param_groups)
+        }
+        optional = {name for name in shapes if name.endswith(".initial_lr")}
+        arrays = fitting(values, shapes, optional)
+        groups, numbers = [], []
+        for at, group in enumerate(self.param_groups):
+            names = [name for name in arrays if name.startswith(f"param_groups.{at}.")]
+            new = {name.split(".", 2)[2]: asnumpy(arrays[name]).tolist() for name in names}
+            numbers += new.pop("params")
+            new = {name: tuple(one) if isinstance(one, list) else one for name, one in new.items()}
+            groups.append({**new, "params": group["params"]})
+            self._check(groups[-1])
+            finite(new.get("initial_lr", 0.0), "initial_lr")
+        if len(set(numbers)) != len(numbers) or not all(type(one) is int for one in numbers):
+            raise ArgumentError(
+                "params of param_groups has other numbers than different integers; "
+                "expected one for each parameter"
+            )
+        return groups, numbers
+
+    def _loaded_entries(
+        self, values: dict[str, Any], groups: list[dict[str, Any]], numbers: list[int]
+    ) -> dict[int, dict[str, Any]]:
+        """The state of each parameter, by its ``id``."""
+        listed = [(one, group) for group in groups for one in group["params"]]
+        shapes: dict[str, tuple[int, ...]] = {}
+        needed: set[str] = set()
+        for number, (parameter, group) in zip(numbers, listed, strict=True):
+            is_short = element(parameter.data.dtype).itemsize == 2
+            prefix = f"state.{number}."
+            if any(prefix + name in values for name in ("step", *self._arrays)):
+                needed |= {prefix + one for one in {"step", *self._states(group)} - self._optional}
+            names = (*self._arrays, "master") if is_short else self._arrays
+            shapes |= {f"{prefix}step": (), **{prefix + one: parameter.shape for one in names}}
+        arrays = fitting(values, shapes, shapes.keys() - needed)
+        result: dict[int, dict[str, Any]] = {}
+        for number, (parameter, _) in zip(numbers, listed, strict=True):
+            prefix = f"state.{number}."
+            names = ("step", *self._arrays, "master")
+            entry = {one: arrays[prefix + one] for one in names if prefix + one in arrays}
+            if "step" in entry:
+                entry["step"] = _steps(entry["step"], f"{prefix}step")
+            elif set(entry) - {"master"}:
+                entry["step"] = 1  # all that a step asks is whether there was one
+            result[id(parameter)] = entry
+        return result
+
+    def save(self, path: str | Path) -> None:
+        """Write the state dictionary to a file, ``.npz`` or ``.safetensors``.
+
+        Keys are joined by points: ``state.0.exp_avg``, ``param_groups.0.lr``.
+
+        Raises:
+            ArgumentError: The name has another suffix.
+            OSError: The file cannot be written; one that existed is unchanged.
+        """
+        save_state(path, self.state_dict())
+
+    def load(self, path: str | Path) -> None:
+        """Replace the state and all options by those of a file, ``.npz`` or ``.safetensors``.
+
+        Raises:
+            ArgumentError: The file is none of these, or is damaged; or as
+                :meth:`load_state_dict`.
+            OSError: The file cannot be read.
+        """
+        self.load_state_dict(read_state(path))
+
     def _states(self, group: dict[str, Any]) -> tuple[str, ...]:
         """The names of the state arrays that a step has, which depend on the options."""
         raise NotImplementedError
@@ -208,11 +419,24 @@ class Optimizer:
         raise NotImplementedError
 
 
+def _steps(value: Any, name: str) -> int:
+    """A number of steps, also as an array without axes or as a float, as torch has it."""
+    number = asnumpy(as_array(value, name))
+    if number.shape != () or number.dtype.kind == "c" or not 0 <= float(number) < np.inf:
+        raise ArgumentError(f"{name} is {number}; expected a number of steps")
+    if float(number) != int(number):
+        raise ArgumentError(f"{name} is {number}; expected a whole number of steps")
+    return int(number)
+
+
 class SGD(Optimizer):
     """Stochastic gradient descent, by the rules of ``torch.optim.SGD``.
 
     Cost: 12 bytes of traffic for each float32 parameter, 20 with momentum.
     """
+
+    _arrays = ("momentum_buffer",)
+    _optional = frozenset({"step"})  # torch's SGD counts no steps
 
     def __init__(
         self,
@@ -266,6 +490,7 @@ class Adam(Optimizer):
     """
 
     _decoupled = False
+    _arrays = ("exp_avg", "exp_avg_sq", "max_exp_avg_sq")
 
     def __init__(
         self,
@@ -293,8 +518,7 @@ class Adam(Optimizer):
         )  # fmt: skip
 
     def _states(self, group: dict[str, Any]) -> tuple[str, ...]:
-        names = ("exp_avg", "exp_avg_sq", "max_exp_avg_sq")
-        return names if flag(group["amsgrad"], "amsgrad") else names[:2]
+        return self._arrays if flag(group["amsgrad"], "amsgrad") else self._arrays[:2]
 
     def _check(self, group: dict[str, Any]) -> None:
         for name in ("lr", "eps", "weight_decay"):

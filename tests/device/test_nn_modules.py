@@ -179,6 +179,7 @@ def test_wrong_states(engine: Engine) -> None:
         (ArgumentTypeError, "0.bias", {**good, "0.bias": "text"}),
         (ArgumentTypeError, "complex", {**good, "0.bias": np.ones(4, complex)}),
         (ArgumentTypeError, "state is", [1]),
+        (ArgumentError, "has unknown 3, a", {**good, 3: np.ones(3), "a": np.ones(3)}),
     ):
         with pytest.raises(error, match=message):
             net.load_state_dict(state)

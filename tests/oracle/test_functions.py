@@ -664,6 +664,38 @@ def test_optimisers(engine: Engine, rng: Any, name: str, options: dict[str, Any]
     near(ours.data, theirs.detach().numpy(), 1 + np.abs(start), 60)
 
 
+@pytest.mark.parametrize(("name", "options"), OPTIMISERS, ids=str)
+def test_optimisers_take_torch_s_states(
+    engine: Engine, rng: Any, name: str, options: dict[str, Any]
+) -> None:
+    """Training goes on from torch's ``state_dict``, and torch's from ours."""
+    start = [drawn(rng, 7, 5), drawn(rng, 4)]
+    ours = [nn.Parameter(one, engine) for one in start]
+    theirs = [torch.nn.Parameter(twin(one)) for one in start]
+    step = getattr(nn, name)([{"params": ours[:1], "lr": 0.3}, {"params": ours[1]}], **options)
+    groups = [{"params": theirs[:1], "lr": 0.3}, {"params": theirs[1]}]
+    exact = getattr(torch.optim, name)(groups, **options)
+    for turn in range(9):
+        for one, two in zip(ours, theirs, strict=True):
+            g = drawn(rng, *one.shape)
+            one.grad, two.grad = g, twin(g)
+        if turn == 3:
+            step.load_state_dict(exact.state_dict())
+        if turn == 6:
+            state = step.state_dict()
+            tensors = {
+                number: {key: torch.tensor(value) for key, value in entry.items()}
+                for number, entry in state["state"].items()
+            }
+            more = exact.state_dict()["param_groups"]  # torch's options of its own
+            same = [{**b, **a} for a, b in zip(state["param_groups"], more, strict=True)]
+            exact.load_state_dict({"state": tensors, "param_groups": same})
+        step.step()
+        exact.step()
+    for one, two, values in zip(ours, theirs, start, strict=True):
+        near(one.data, two.detach().numpy(), 1 + np.abs(values), 120)
+
+
 SCHEDULES: list[tuple[str, dict[str, Any]]] = [
     ("StepLR", {"step_size": 3}),
     ("MultiStepLR", {"milestones": [2, 5, 5]}),

@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 
 from portable_gpu.arguments import flag, of_kind
-from portable_gpu.errors import ArgumentError, ArgumentTypeError, ShapeError
+from portable_gpu.errors import ArgumentError, ShapeError
 from portable_gpu.nn.parameter import ModuleParameter
 from portable_gpu.nn.serialization import read_state, write_state
+from portable_gpu.nn.state import fitting
 from portable_gpu.runtime.array import DEVICE_KINDS
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.transfer import asarray, asnumpy
@@ -130,26 +131,7 @@ class Module:
         """
         of_kind(state, Mapping, "state", "a mapping of names to arrays")
         tensors = dict(self._named(""))
-        missing, unknown = (
-            sorted(tensors.keys() - state.keys()),
-            sorted(state.keys() - tensors.keys()),
-        )
-        if missing or unknown:
-            parts = [("lacks", missing), ("has unknown", unknown)]
-            raise ArgumentError(
-                "state " + " and ".join(f"{say} {', '.join(keys)}" for say, keys in parts if keys)
-            )
-        arrays = {name: as_array(value, name) for name, value in state.items()}
-        wrong = [
-            f"{name} {arrays[name].shape} in place of {tuple(value.data.shape)}"
-            for name, value in tensors.items()
-            if arrays[name].shape != tuple(value.data.shape)
-        ]
-        if wrong:
-            raise ShapeError(f"state has other shapes: {', '.join(wrong)}")
-        kinds = [name for name, value in arrays.items() if value.dtype.kind == "c"]
-        if kinds:
-            raise ArgumentTypeError(f"state has complex numbers: {', '.join(kinds)}")
+        arrays = fitting(state, {name: tuple(value.data.shape) for name, value in tensors.items()})
         # All copies to a device are made before the first value is replaced.
         moved = {
             name: asarray(arrays[name], queue=value.data.queue)

@@ -69,10 +69,8 @@ def sgd_step(
     Accuracy: a rounding for each operation, in float32 for 16-bit parameters.
     Order: elements do not depend on each other; the same bits for one target and size.
     """
-    numbers = {"lr": lr, "momentum": momentum, "weight_decay": weight_decay}
-    for name, value in numbers.items():
-        at_least_zero(value, name)
-    finite(dampening, "dampening")
+    lr, weight_decay = at_least_zero(lr, "lr"), at_least_zero(weight_decay, "weight_decay")
+    momentum, dampening = at_least_zero(momentum, "momentum"), finite(dampening, "dampening")
     nesterov_on = flag(nesterov, "nesterov")
     check_nesterov(nesterov_on, momentum, dampening)
     if momentum and momentum_buffer is None:
@@ -81,7 +79,7 @@ def sgd_step(
         momentum_buffer = None
     first = flag(is_first, "is_first")
     carry, fresh = (0.0, 1.0) if first else (momentum, 1 - dampening)
-    scalars = float(lr), float(weight_decay), float(carry), float(fresh), float(momentum)
+    scalars = lr, weight_decay, carry, fresh, momentum
     states = {} if momentum_buffer is None else {"buffer": momentum_buffer}
     flags = _on(maximize=flag(maximize, "maximize"), nesterov=nesterov_on)
     return _step("sgd", param, grad, states, master, flags, scalars, engine, queue, wait_for)
@@ -121,8 +119,8 @@ def adam_step(
     Source: Kingma & Ba, arXiv:1412.6980; Loshchilov & Hutter, arXiv:1711.05101 (AdamW); Reddi, Kale
         & Kumar, ICLR 2018 (AMSGrad).
     """
-    for name, value in {"lr": lr, "eps": eps, "weight_decay": weight_decay}.items():
-        at_least_zero(value, name)
+    lr, weight_decay = at_least_zero(lr, "lr"), at_least_zero(weight_decay, "weight_decay")
+    eps = at_least_zero(eps, "eps")
     beta1, beta2 = check_betas(betas)
     if whole(step, "step") < 1:
         raise ArgumentError(f"step is {step}; expected 1 or more")
@@ -130,7 +128,7 @@ def adam_step(
     decay = lr * weight_decay if is_decoupled else weight_decay
     step_size, root = lr / (1 - beta1**step), 1 / sqrt(1 - beta2**step)
     # In the order of the kernel's scalars.
-    scalars = float(decay), 1 - beta1, beta2, 1 - beta2, float(step_size), root, float(eps)
+    scalars = decay, 1 - beta1, beta2, 1 - beta2, step_size, root, eps
     states = {"average": exp_avg, "squares": exp_avg_sq}
     if max_exp_avg_sq is not None:
         states["largest"] = max_exp_avg_sq
