@@ -52,7 +52,7 @@ from portable_gpu.multi import (
     transfers,
 )
 from portable_gpu.multi.member import Member
-from portable_gpu.multi.operations import expressions, host_products, products
+from portable_gpu.multi.operations import expressions, host_products, products, runs
 from portable_gpu.multi.operations.operands import recorded_kernels
 from portable_gpu.multi.partition import block_bounds, owners
 
@@ -63,7 +63,7 @@ _KINDS = ("one", "two")
 def groups() -> Iterator[dict[str, DeviceGroup]]:
     """Groups of one and of two devices."""
     with one_and_two() as (one, two), pytest.MonkeyPatch.context() as patch:
-        patch.setattr(products, "LEAST_ROWS_ON_CPUS", 1)
+        patch.setattr(runs, "LEAST_ROWS_ON_CPUS", 1)
         yield {"one": one, "two": two}
 
 
@@ -111,8 +111,8 @@ def test_partition_follows_from_the_array_and_the_memory() -> None:
 def test_blocks_of_products_on_cpus_have_many_rows(
     groups: dict[str, DeviceGroup], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each packs the other operand; those of arrays of the group stay as they are."""
-    monkeypatch.setattr(products, "LEAST_ROWS_ON_CPUS", 256)
+    """Each packs the other operand; those of arrays of the group are joined if they have few."""
+    monkeypatch.setattr(runs, "LEAST_ROWS_ON_CPUS", 256)
     a, b, shapes = normal(1100, 400), normal(400, 60, seed=1), list[Any]()
     gemm = products.gemm_family.gemm
 
@@ -123,11 +123,63 @@ def test_blocks_of_products_on_cpus_have_many_rows(
     monkeypatch.setattr(products.gemm_family, "gemm", noting)
     result = same_bits(groups, lambda group: pg.gemm(a, b, engine=group))
     assert np.allclose(result, a @ b, rtol=1e-3, atol=1e-3)
-    if all(engine.target.is_cpu for engine in groups["two"].engines):
+    is_cpu = all(engine.target.is_cpu for engine in groups["two"].engines)
+    if is_cpu:
         assert sorted(shapes) == [(275, 400)] * 8
     shapes.clear()
     pg.gemm(groups["two"].asarray(a, blocks=5), b, engine=groups["two"])
     assert sorted(shapes) == [(220, 400)] * 5
+    shapes.clear()
+    pg.gemm(groups["two"].asarray(a, blocks=20), b, engine=groups["two"])
+    assert sorted(shapes) == ([(275, 400)] * 4 if is_cpu else [(55, 400)] * 20)
+
+
+def test_runs_of_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They have 256 rows, or 64 if there are fewer than four runs otherwise."""
+    monkeypatch.setattr(runs, "LEAST_ROWS_ON_CPUS", 256)
+    for extent, count, length in [
+        (256, 24, 6), (2048, 24, 3), (128, 24, 12), (30, 24, 24), (10_000, 24, 1), (1100, 5, 1),
+        (100, 5, 5), (260, 4, 1), (0, 1, 1),
+    ]:  # fmt: skip
+        assert runs.run_length(block_bounds(extent, 1 << 26, 1 << 30, count)) == length
+
+
+@pytest.mark.parametrize("blocks", [6, 9])
+def test_products_of_blocks_in_runs(
+    groups: dict[str, DeviceGroup], monkeypatch: pytest.MonkeyPatch, blocks: int
+) -> None:
+    """Rows or columns in three runs, the second one on both devices; also with ``out=``.
+
+    The bound has a term for k products and sums, and one for the additions of ``beta * out``.
+    """
+    monkeypatch.setattr(runs, "LEAST_ROWS_ON_CPUS", 100)
+    a, b, c = normal(100, 30), normal(30, 90, seed=1), normal(100, 90, seed=2)
+    exact, size = (x.astype(float) @ y.astype(float) for x, y in ((a, b), (abs(a), abs(b))))
+    bound = 33 * 2.0**-24 * (2 * size + abs(c))
+    for axis, left, right, axis_of_result in [(0, 0, None, 0), (1, None, 1, 1)]:
+
+        def operands(group: DeviceGroup, left: Any = left, right: Any = right) -> tuple[Any, Any]:
+            pairs = ((a, left), (b, right))
+            return tuple(
+                x if at is None else group.asarray(x, at, blocks=blocks) for x, at in pairs
+            )
+
+        result = same_bits(groups, lambda group: pg.gemm(*operands(group), engine=group))
+        assert (abs(result - exact) <= bound).all()
+
+        def added(group: DeviceGroup, axis: int = axis_of_result) -> Any:
+            out = group.asarray(c, axis, blocks=blocks)
+            x = operands(group)
+            assert pg.gemm(*x, alpha=2, beta=-1, out=out, engine=group) is out
+            return out
+
+        assert (abs(same_bits(groups, added) - (2 * exact - c)) <= bound).all()
+
+        def stored(group: DeviceGroup, axis: int = axis_of_result) -> Any:
+            out = group.asarray(c, axis, blocks=blocks)
+            return pg.gemm(*operands(group), out=out, engine=group)
+
+        assert same_bits(groups, stored).tobytes() == result.tobytes()
 
 
 @pytest.mark.parametrize("devices", [1, 2, 3, 4, 6, 8, 12, 24])

@@ -24,7 +24,7 @@ from portable_gpu.errors import DeviceFailedError, DeviceMemoryError
 from portable_gpu.multi import DataParallel, DeviceGroup, GroupArray, partition, streaming
 from portable_gpu.multi.failures import run_with_retry, working
 from portable_gpu.multi.member import Member
-from portable_gpu.multi.operations import products
+from portable_gpu.multi.operations import runs
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.sparse import partition as sparse_partition
 
@@ -107,7 +107,7 @@ def group() -> Iterator[DeviceGroup]:
     """Two devices, whose small arrays have several blocks."""
     with one_and_two() as (_, two), pytest.MonkeyPatch.context() as patch:
         patch.setattr(partition, "LEAST_BLOCK", 1 << 10)
-        patch.setattr(products, "LEAST_ROWS_ON_CPUS", 1)
+        patch.setattr(runs, "LEAST_ROWS_ON_CPUS", 1)
         yield two
 
 

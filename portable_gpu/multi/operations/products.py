@@ -24,6 +24,7 @@ from portable_gpu.errors import ArgumentError
 from portable_gpu.multi import collectives
 from portable_gpu.multi.array import GroupArray, GroupBlock
 from portable_gpu.multi.member import Member
+from portable_gpu.multi.operations import runs
 from portable_gpu.multi.operations.host_arrays import as_whole, compute_on_host, in_parts
 from portable_gpu.multi.operations.host_products import HostProduct, compute_in_tiles, fits
 from portable_gpu.multi.operations.operands import (
@@ -50,8 +51,6 @@ from portable_gpu.runtime.engine import Engine
 if TYPE_CHECKING:
     from portable_gpu.multi.group import DeviceGroup
 
-#: The least rows, or columns, of a block of a CPU: smaller ones have few tiles for each launch.
-LEAST_ROWS_ON_CPUS = 256
 #: Computes a product of blocks, given these, the block of the result or ``None``, and the engine.
 _Product = Callable[[Any, Any, Any, Any], Any]
 
@@ -175,7 +174,7 @@ def _product(
         result: Any = np.empty(shape, dtype) if out is None else out
         cut = cut._replace(axis=of_result.index(letter))
         reads_out = out is not None and arguments.get("beta", 0) != 0
-        if sorted(of_a + of_b) == ["k", "k", "m", "n"] and not reads_out:
+        if _is_of_matrices(letters) and not reads_out:
             tiled = _in_tiles(product, (a, of_a), (b, of_b), result, letter, cut)
             if fits(group, tiled) and compute_in_tiles(group, tiled):
                 return result
@@ -194,6 +193,20 @@ def _product(
     if letter == "k":
         return _sum_of_products(group, product, operands, cut, shape, dtype)
     axis = of_result.index(letter)
+    waits = any(isinstance(x, np.ndarray) for x in (a, b))
+    length = runs.run_length(cut.bounds) if _on_cpus(group) and _is_of_matrices(letters) else 1
+    if length > 1:
+        axes = [_axis_in(x, its, letter, extents) for x, its in ((a, of_a), (b, of_b))]
+        joined = [*map(runs.BlockOperand, operands, axes)]
+        reads_out = out is not None and arguments.get("beta", 0) != 0
+        with _packing(group, letters, letter, cut):
+            blocks = runs.compute_runs(
+                group, cut._replace(axis=axis), length, joined, product, out,
+                reads_out=reads_out, waits=waits,
+            )  # fmt: skip
+        if out is not None:
+            return out
+        return GroupArray(group, shape, blocks[0].array.dtype, axis, blocks)
     outs = None if out is None else blocks_of(out, cut._replace(axis=axis))
 
     def work(member: Member, number: int) -> GroupBlock:
@@ -206,7 +219,6 @@ def _product(
             *cut.range(number), member, member.count(result) if outs is None else result
         )
 
-    waits = any(isinstance(x, np.ndarray) for x in (a, b))
     with _packing(group, letters, letter, cut):
         blocks = group.for_blocks(cut.members, work, waits=waits)
     if out is not None:
@@ -218,11 +230,17 @@ def _packing(
     group: DeviceGroup, letters: tuple[str, str, str], letter: str, cut: Cut
 ) -> AbstractContextManager[None]:
     """Let CPUs pack the operand that all blocks of a product of matrices need once."""
-    on_cpus = all(engine.target.is_cpu for engine in group.engines)
-    is_of_matrices = sorted(letters[0] + letters[1]) == ["k", "k", "m", "n"]
-    if on_cpus and is_of_matrices and len(cut.members) > len({*cut.members}):
+    if _on_cpus(group) and _is_of_matrices(letters) and len(cut.members) > len({*cut.members}):
         return packed_once("b" if letter == "m" else "a")
     return nullcontext()
+
+
+def _on_cpus(group: DeviceGroup) -> bool:
+    return all(engine.target.is_cpu for engine in group.engines)
+
+
+def _is_of_matrices(letters: tuple[str, str, str]) -> bool:
+    return sorted(letters[0] + letters[1]) == ["k", "k", "m", "n"]
 
 
 def _on_one(group: DeviceGroup, product: _Product, a: Any, b: Any, out: Any = None) -> Any:
@@ -329,9 +347,8 @@ def _cut(
         if is_cut and x.shape[x.axis] == extents[letter]:
             return Cut(x.axis, x.bounds, collectives.owners_of(group, x.blocks))
     sizes = [x.nbytes for x, letters in arrays[1:] if letter in letters]
-    on_cpus = all(engine.target.is_cpu for engine in group.engines)
-    packs = on_cpus and letter in "mn" and {*"mn"} <= {*arrays[0][1]}
-    min_extent = LEAST_ROWS_ON_CPUS if packs else 1
+    packs = _on_cpus(group) and letter in "mn" and {*"mn"} <= {*arrays[0][1]}
+    min_extent = runs.LEAST_ROWS_ON_CPUS if packs else 1
     bounds = group.bounds(extents[letter], max(sizes), min_extent=min_extent)
     return Cut(0, bounds, group.owners(len(bounds) - 1))
 
