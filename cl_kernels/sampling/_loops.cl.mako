@@ -34,15 +34,15 @@ ${columns(across, step, lanes)}\
 % endif
 </%def>
 
-## Combine the taps of the last ruled axis, or, with `line`, of the columns of a plain axis.  In regular columns, whose
-## places are `pitch` apart, only the places q_<t> of the first output are loaded.
+## Combine the taps of the last ruled axis, or, with plain_columns, of the columns of a plain axis.  In regular columns,
+## whose places are `pitch` apart, only the places q_<t> of the first output are loaded.
 <%def name="columns(across, step, lanes=1)">\
 % if lanes > 1:
 <% value = f"{e.name}_load{lanes}(x_row + (b + {lanes} * j))" %>\
 #pragma unroll
             for (int j = 0; j < n / ${lanes}; j++)
                 ${parts.take("acc[j]", value, "flat", "found[j]", f"u_{across}", lanes=lanes)}
-% elif line:
+% elif plain_columns:
             for (int j = 0; j < n; j++) { ${leaf("b + j", "flat", f"u_{across}", across, step)} }
 % elif taps[across]:
 % if pitch is not None:
@@ -94,7 +94,7 @@ ${leaf(place_or_0, f"flat + {place} * flat{across}", weight, across, step, condi
 <%
     at = f"max({at}, 0)" if (routed or kind == "picked") and condition else at
     value = f"blended[{at} - read_begin]" if blended else f"{e.name}_load(x_row + ({at}){step['x']})"
-    column = "" if line else f" + (b + j) * flat{across}"
+    column = "" if plain_columns else f" + (b + j) * flat{across}"
 %>\
 % if routed:
 acc[j] ${"=" if kind == "placed" else "+="} ${condition}which_row[(${at})${step["which"]}] == own${column} \

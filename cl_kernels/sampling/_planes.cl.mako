@@ -1,14 +1,15 @@
-## Parts of scatter: places of a plane of the result, or of its sums, that are set to 0, sums that are stored, and the
-## comparison of 16 indices with the places of windows.
-## In scope: begin, end, columns_each, plane, out, out_flat, sums, cleared; of the comparison to, inside, column and the
-## tables.  Parameters: see scatter and _parts.  step: for each operand the text " * stride" of a column, or "".
+## Three parts of scatter: zeros are stored in places of a plane of the result, or in its array of sums; the sums are
+## stored; and 16 indices are compared with the places of windows.
+## In scope: begin, end, columns_each, plane, out, out_flat, sums, cleared (the number of places that have been set to
+## 0); in `compare` also to, inside, column and the tables of places.  Parameters: see scatter and _parts.  step: for
+## each operand the text " * stride" of a column, or "".
 
-## Set the places from `cleared` on to 0, up to `stop`.
-<%def name="cleared(stop, step)">\
+## Set the places from `cleared` to stop - 1 to 0.
+<%def name="clear(stop, step)">\
 for (; cleared < ${stop}; cleared++) {
-% if line and sums:
+% if plain_columns and sums:
                 for (${index} b = begin; b < end; b++) sums[cleared * columns_each + (b - begin)] = 0;
-% elif line:
+% elif plain_columns:
                 for (${index} b = begin; b < end; b++)
                     ${e.name}_store(out + cleared * out_flat + b${step["out"]}, 0);
 % else:
@@ -18,8 +19,8 @@ for (; cleared < ${stop}; cleared++) {
 </%def>
 
 ## Store the sums of a plane.
-<%def name="stored(step)">\
-% if line:
+<%def name="store_sums(step)">\
+% if plain_columns:
         for (${index} place = 0; place < plane; place++) {
             __global ${e.name}_t *to = out + place * out_flat;
             __global const ${e.real} *from = sums + place * columns_each;
@@ -37,16 +38,18 @@ for (; cleared < ${stop}; cleared++) {
 % endif
 </%def>
 
-## For the places of the axes from k on, mark the indices that are in a window, or find their `column`: see scatter.
-<%def name="marked(k, across)">\
+## Compare the 16 indices `to` with the places of the windows of their sources, in loops over the places of the ruled
+## axes k to across - 1, which are among the rows.  With plain_columns, these are all ruled axes: `inside` becomes true
+## where an index is a place.  Else `column` becomes its place along the last axis (see scatter).
+<%def name="compare(k, across)">\
 <% base = "0" + "".join(f" + p{axis} * flat{axis}" for axis in range(k)) %>\
 % if k < across:
                     for (int t${k} = 0; t${k} < most${k}; t${k}++) {
                         const int p${k} = places${k}[t${k} * size${k} + o${k}];
                         if (p${k} < 0) break;
-${marked(k + 1, across)}\
+${compare(k + 1, across)}\
                     }
-% elif line:
+% elif plain_columns:
                     inside |= to == ${base};
 % else:
                     { const ${index}16 p = to - (${base}); column = ((p >= 0) & (p < width)) ? p : column; }

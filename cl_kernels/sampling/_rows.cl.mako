@@ -22,7 +22,7 @@
 <% put = lambda at, value: f"out[({at}){step['out']}] = {value};" %>\
         ${parts.pointer("x", "_row")} = 0;
 ${find_row(0, across)}\
-% if line:
+% if plain_columns:
         if (x_row) {
             for (${index} b = begin; b < end; b++) ${put("b", f"x_row[b{step['x']}]")}
         } else {
@@ -88,7 +88,7 @@ ${loops_of.columns(across, step)}\
 % endif
 ${loops_of.nest(0, across, step, lanes)}\
 % endif
-% if not line and gaps[across]:
+% if not plain_columns and gaps[across]:
             for (int j = 0; j < n; j++) acc[j] = places${across}[b + j] < 0 ? ${parts.nothing()} : acc[j];
 % if kind == "argmax":
             for (int j = 0; j < n; j++) found[j] = places${across}[b + j] < 0 ? -1 : found[j];

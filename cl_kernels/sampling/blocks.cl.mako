@@ -5,7 +5,7 @@
 ##                              x x x x x x      for C0 x C1 outputs
 ##
 ## c0, c1: the number of the block along each ruled axis.  A work-item computes one block of outputs at `each` places of
-## the repeated axis (see tiles).  Adjacent work-items have adjacent blocks, or, if line is True, adjacent vectors of
+## the repeated axis (see tiles).  Adjacent work-items have adjacent blocks, or, with plain_columns, adjacent vectors of
 ## the plain axis along which the result is contiguous.
 ##
 ## blocks: AxisBlocks of each ruled axis.  segments: (begin, width) of the loads of a row of a window, by source.
@@ -37,15 +37,15 @@ void ${kernel("sampling")}
     const ${index} chunk = tile / columns_parts * ${LY} + lane / ${LX};
     const ${index} row = chunk % rows, first = chunk / rows * each, end = min(repeats, first + each);
     if (column >= columns || first >= end) return;
-    const ${index} position = ${"row % positions" if line else "column"};
-    const ${index} plain = ${"row / positions" if line else "row"};
+    const ${index} position = ${"row % positions" if plain_columns else "column"};
+    const ${index} plain = ${"row / positions" if plain_columns else "row"};
     (void)plain;
 % for k in range(K):
     const ${index} c${k} = ${block_numbers[k]};
 % endfor
 % for n in names:
     ${parts.pointer(n)} = ${n}_in + (${n}_offset + ${axes.offset("outer", n, axes.digits("outer", outer, "plain"))}
-        + first * (long)${n}_repeat${f" + column * (long){n}_line" if line else ""}\
+        + first * (long)${n}_repeat${f" + column * (long){n}_column_step" if plain_columns else ""}\
 ${"".join(f" + c{k} * {blocks[k].size} * (long){n}_step{k}" for k in range(K)) if n not in sources else ""});
 % endfor
 % for k in range(K):

@@ -5,8 +5,8 @@
 ##   row 1   |                                       row, or rows_each whole rows
 ##           | B B B ... B |                         B accumulators at a time, which loops of vectors update
 ##
-## Columns are the plain axis along which the result is contiguous (line is True), or the last ruled axis.  Rows are
-## the places on all other axes.  For each tap of the other ruled axes, a loop goes along the columns.
+## Columns are the plain axis along which the result is contiguous (with plain_columns), or the last ruled axis.  Rows
+## are the places on all other axes.  For each tap of the other ruled axes, a loop goes along the columns.
 ##
 ## pitch: if not None, the places of neighbours are `pitch` apart in columns regular_begin to regular_end - 1.
 ## blended: if not 0, the rows of a source are added first, each times its weight, to an array of at most `blended`
@@ -21,14 +21,14 @@
 <%include file="/common/prelude.cl.mako"/>
 <%
     K = len(taps)
-    across = K if line else K - 1  # the ruled axes among the rows
-    copies = kind == "copy" and (line or taps[across] == 1)  # each element is an element of one row, or the fill
-    # Whole blocks of a line have constant loops, most of them of vectors, so that accumulators stay in registers.
-    in_blocks = line and kind in ("sum", "max", "argmax")
+    across = K if plain_columns else K - 1  # the ruled axes among the rows
+    copies = kind == "copy" and (plain_columns or taps[across] == 1)  # an element is one of a row, or the fill
+    # Whole blocks of plain columns have constant loops, most of them of vectors: accumulators stay in registers.
+    in_blocks = plain_columns and kind in ("sum", "max", "argmax")
     is_plain = e.floating and not e.complex and all(unit[n] for n in names)
     fits = kind != "argmax" or (e.real, index) == ("float", "int")  # comparisons are as wide as indices
     lanes = 16 if in_blocks and is_plain and fits else 1
-    step = {n: "" if unit[n] else f" * {n}_line" if line else f" * {n}_step{across}" for n in names}
+    step = {n: "" if unit[n] else f" * {n}_column_step" if plain_columns else f" * {n}_step{across}" for n in names}
 %>
 ${element.scalar(e)}
 % if lanes > 1:

@@ -5,8 +5,8 @@
 ##   plane 1 |         B | B | ... of a row at a time         whole planes, or columns_each columns of a plane
 ##
 ## Taps are combined along ruled axes (_parts); the others are plain axes.  Columns are the plain axis along which the
-## result is contiguous (line is True), or the last ruled axis.  An index that is not in the window of its source (the
-## places that may have that source as a tap) is ignored: it is compared with the places of the window.
+## result is contiguous (with plain_columns), or the last ruled axis.  An index that is not in the window of its source
+## (the places that may have that source as a tap) is ignored: it is compared with the places of the window.
 ##
 ## unit: whether each operand has stride 1 along the columns.  places<k>[t * size<k> + o]: place t of the window of
 ## source o along axis k, or -1; size<k>: the sources; most<k>: the most places of a window.  The rows t of the table of
@@ -26,10 +26,10 @@
 <%include file="/common/prelude.cl.mako"/>
 <%
     K = len(taps)
-    across = K if line else K - 1  # the ruled axes among the rows
-    step = {n: "" if unit[n] else f" * {n}_line" if line else f" * {n}_step{across}" for n in names}
+    across = K if plain_columns else K - 1  # the ruled axes among the rows
+    step = {n: "" if unit[n] else f" * {n}_column_step" if plain_columns else f" * {n}_step{across}" for n in names}
     convert = "convert_long16" if index == "long" else ""
-    column = f" + (b + j){step['out']}" if line else ""
+    column = f" + (b + j){step['out']}" if plain_columns else ""
     add = f"{e.name}_store(to, {'v' if kind == 'placed' else f'{e.name}_load(to) + v'})"
 %>
 ${element.scalar(e)}
@@ -44,7 +44,8 @@ void ${kernel("sampling")}
     const ${index} begin = get_group_id(0) % columns_parts * columns_each, end = min(columns, begin + columns_each);
     const ${index} first = get_group_id(0) / columns_parts * planes_each, last = min(planes, first + planes_each);
 % if sums:
-    sums += get_group_id(0) * (ulong)plane${" * columns_each" if line else ""};  // of this group: [place][column]
+    // The sums of this group: [place][column].
+    sums += get_group_id(0) * (ulong)plane${" * columns_each" if plain_columns else ""};
 % endif
     ${index} at[${B}] __attribute__((aligned(128)));  // the places of sources in the result
     for (int j = 0; j < ${B}; j++) at[j] = -1;
@@ -63,7 +64,7 @@ void ${kernel("sampling")}
 % if across:
             for (int t = 0; t < most0; t++) reach = max(reach, (places0[t * size0 + o0] + 1) * slab);
 % endif
-            ${planes_of.cleared("reach", step)}
+            ${planes_of.clear("reach", step)}
 % for n in sources:
             ${parts.pointer(n, "_row")} = ${n}${"".join(f" + o{k} * {n}_step{k}" for k in range(across))};
 % endfor
@@ -86,9 +87,9 @@ void ${kernel("sampling")}
                         }
                         to = vload16(0, at + j);
                     }
-                    ${index}16 ${"inside = 0" if line else "column = -2"};
-${planes_of.marked(0, across)}\
-% if not line:
+                    ${index}16 ${"inside = 0" if plain_columns else "column = -2"};
+${planes_of.compare(0, across)}\
+% if not plain_columns:
                     ${index}16 inside = 0;
                     for (int t = 0; t < most${across}; t++)
                         inside |= column == ${convert}(vload16(0, places${across} + t * size${across} + b + j));
@@ -99,7 +100,7 @@ ${planes_of.marked(0, across)}\
                     if (at[j] < 0) continue;
                     const ${e.value} v = ${e.name}_load(x_row + (b + j)${step["x"]});
 % if sums:
-                    sums[${"at[j] * columns_each + (b - begin + j)" if line else "at[j]"}] += v;
+                    sums[${"at[j] * columns_each + (b - begin + j)" if plain_columns else "at[j]"}] += v;
 % else:
                     __global ${e.name}_t *to = out + at[j] * out_flat${column};
                     ${add};
@@ -107,9 +108,9 @@ ${planes_of.marked(0, across)}\
                 }
             }
         }
-        ${planes_of.cleared("plane", step)}
+        ${planes_of.clear("plane", step)}
 % if sums:
-${planes_of.stored(step)}\
+${planes_of.store_sums(step)}\
 % endif
     }
 }

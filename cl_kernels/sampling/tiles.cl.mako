@@ -5,8 +5,8 @@
 ##   row 0    | V V V ... V |                                   | G / LX of them are side by side
 ##   row 1    | V V V ... V |
 ##
-## Columns are the positions on all ruled axes (line is False: the result is contiguous along the last one), or the
-## plain axis along which the result is contiguous (line is True), and then positions are rows.  A work-item finds its
+## Columns are the positions on all ruled axes, if the result is contiguous along the last one, or, with plain_columns,
+## the plain axis along which it is contiguous, and then positions are rows.  A work-item finds its
 ## taps once, and computes its results at `each` places of one plain axis, the repeated axis.  Group g has part g %
 ## columns_parts of the columns.
 ##
@@ -35,15 +35,15 @@ void ${kernel("sampling")}
     const ${index} block = tile / columns_parts * ${LY} + lane / ${LX};
     const ${index} row = block % rows, first = block / rows * each, end = min(repeats, first + each);
     if (column >= columns || first >= end) return;
-    const ${index} position = ${"row % positions" if line else "column"};
-    const ${index} plain = ${"row / positions" if line else "row"};
+    const ${index} position = ${"row % positions" if plain_columns else "column"};
+    const ${index} plain = ${"row / positions" if plain_columns else "row"};
     (void)plain;
 % for k in range(K):
     const ${index} o${k} = ${axes_of_position(k)};
 % endfor
 % for n in names:
     ${parts.pointer(n)} = ${n}_in + (${n}_offset + ${axes.offset("outer", n, axes.digits("outer", outer, "plain"))}
-        + first * (long)${n}_repeat${f" + column * (long){n}_line" if line else ""}\
+        + first * (long)${n}_repeat${f" + column * (long){n}_column_step" if plain_columns else ""}\
 ${"".join(f" + o{k} * (long){n}_step{k}" for k in range(K)) if n not in sources else ""});
 % endfor
 % for k in range(K):

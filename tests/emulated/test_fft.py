@@ -29,9 +29,19 @@ LANES = 3
 SMALL = GroupFftPolicy(item_numbers=16, group_size=32, adjacent=4, max_length=4096)
 
 
-def complex_pass(n: int, dtype: str, across: bool, whole: int = 0, inverse: bool = False) -> Pass:
+def complex_pass(
+    n: int, dtype: str, across: bool, twiddle_length: int = 0, inverse: bool = False
+) -> Pass:
     rows = PassOperand("complex", n, LANES, 1) if across else PassOperand("complex", n, 1, n)
-    return Pass(n, inverse, element(dtype), LANES, (2,), *(_of_two(rows, n),) * 2, whole=whole)
+    return Pass(
+        n,
+        inverse,
+        element(dtype),
+        LANES,
+        (2,),
+        *(_of_two(rows, n),) * 2,
+        twiddle_length=twiddle_length,
+    )
 
 
 def real_pass(n: int) -> Pass:

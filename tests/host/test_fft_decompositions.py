@@ -143,14 +143,16 @@ def interpret(
         for lane in range(pass_.lanes):
             result = matrix @ read_lane(pass_, source, bases[0], batch, lane, factors[0])
             result = result * scale
-            if pass_.whole:
+            if pass_.twiddle_length:
                 sign = 2j if pass_.inverse else -2j
                 number = lane
                 if pass_.by_batch:
                     number = batch[-1]
                 elif pass_.source.limit_batch:
                     number = number_of(pass_.source, 0, lane, batch)
-                result = result * np.exp(sign * np.pi * number * np.arange(pass_.n) / pass_.whole)
+                result = result * np.exp(
+                    sign * np.pi * number * np.arange(pass_.n) / pass_.twiddle_length
+                )
             stores.append((bases[1], batch, lane, result))
     for base, batch, lane, result in stores:
         write_lane(pass_, target, base, batch, lane, result, factors[1])
@@ -337,7 +339,7 @@ def spoilt(way: Decomposition, change: Callable[[Pass], Pass]) -> Decomposition:
     "change",
     [
         lambda pass_: replace(pass_, inverse=not pass_.inverse),
-        lambda pass_: replace(pass_, whole=pass_.whole + 1),
+        lambda pass_: replace(pass_, twiddle_length=pass_.twiddle_length + 1),
         lambda pass_: replace(pass_, source=replace(pass_.source, limit=1 << 62)),
         lambda pass_: replace(pass_, target=replace(pass_.target, rows=pass_.target.rows - 1)),
         lambda pass_: replace(pass_, lanes=pass_.lanes - 1),

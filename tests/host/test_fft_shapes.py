@@ -183,7 +183,7 @@ def test_few_columns_are_few_in_a_group(n: int, lanes: int, slots: int) -> None:
     rows = PassOperand("complex", n, lanes, 1)
     pass_ = Pass(n, False, element(dtype_of("float32")), lanes, (), rows, rows)
     assert group_shape(pass_, POLICY, H200).slots == slots
-    first = replace(pass_, whole=n * lanes)
+    first = replace(pass_, twiddle_length=n * lanes)
     assert group_shape(first, POLICY, H200).slots == max(slots, 4)
 
 

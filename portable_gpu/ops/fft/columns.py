@@ -86,7 +86,7 @@ def split_columns(plane: Plane, limits: PassLimits, names: Iterator[str]) -> tup
         PassOperand("complex", n1, n2 * line.source.step, lanes.strides[0],
              (*_strides(batch, 0), line.source.step)),
         PassOperand("complex", n1, n2 * pitch, 1, (*steps, pitch)),
-        whole=line.n, by_batch=True, parts=prod(sizes) * n2,
+        twiddle_length=line.n, by_batch=True, parts=prod(sizes) * n2,
     )  # fmt: skip
     rest = Pass(
         n2, line.inverse, line.real, lanes.size, (*sizes, n1),

@@ -73,11 +73,12 @@ def with_fused_passes(found: Sequence[Decomposition], line: Line) -> list[Decomp
     fused = [
         replace(decomposition, pass_steps=_with_fused_pairs(decomposition.pass_steps))
         for decomposition in found
-        if any(pass_step.pass_.whole for pass_step in decomposition.pass_steps)
+        if any(pass_step.pass_.twiddle_length for pass_step in decomposition.pass_steps)
         and not any(
-            item.pass_.whole and two.pass_.whole for item, two in pairwise(decomposition.pass_steps)
+            item.pass_.twiddle_length and two.pass_.twiddle_length
+            for item, two in pairwise(decomposition.pass_steps)
         )
-        and max(pass_step.pass_.whole for pass_step in decomposition.pass_steps)
+        and max(pass_step.pass_.twiddle_length for pass_step in decomposition.pass_steps)
         * 2
         * line.real.itemsize
         <= L2_BYTES // 4
@@ -89,7 +90,7 @@ def _with_fused_pairs(pass_steps: Sequence[PassStep]) -> tuple[PassStep, ...]:
     """Return the steps; of each two passes of a line, the second shares the launch of the first."""
     result: list[PassStep] = []
     for pass_step in pass_steps:
-        is_second = bool(result) and bool(result[-1].pass_.whole) and not result[-1].joined
+        is_second = bool(result) and bool(result[-1].pass_.twiddle_length) and not result[-1].joined
         result.append(replace(pass_step, joined=is_second))
     return tuple(result)
 
@@ -131,7 +132,10 @@ def _rank(launches: Sequence[Sequence[Pass]]) -> int:
 def _rendered_passes(passes: Sequence[Pass]) -> tuple[_CpuPassText, ...]:
     return tuple(
         _CpuPassText(
-            _rendered(pass_.source), _rendered(pass_.target), pass_.planes, bool(pass_.whole)
+            _rendered(pass_.source),
+            _rendered(pass_.target),
+            pass_.planes,
+            bool(pass_.twiddle_length),
         )
         for pass_ in passes
     )
@@ -349,10 +353,12 @@ def _tables(pass_: Pass, policy: CpuFftPolicy) -> dict[str, Table]:
     order[: len(stages)] = stages
     order[_ORDER_AT:] = places(stages)
     tables = {"roots": as_components(stage_roots(stages), pass_.real.real), "order": order}
-    if pass_.whole:
-        fine = fine_roots(pass_.n, pass_.whole, lanes).reshape(pass_.n, pass_.planes, policy.vector)
+    if pass_.twiddle_length:
+        fine = fine_roots(pass_.n, pass_.twiddle_length, lanes).reshape(
+            pass_.n, pass_.planes, policy.vector
+        )
         parts = np.stack([fine.real, fine.imag], axis=2)
         tables["fine"] = parts.astype(tables["roots"].dtype)
-        coarse = coarse_roots(pass_.n, pass_.whole, lanes, _strips_across(pass_, policy))
+        coarse = coarse_roots(pass_.n, pass_.twiddle_length, lanes, _strips_across(pass_, policy))
         tables["coarse"] = as_components(coarse, pass_.real.real)
     return tables

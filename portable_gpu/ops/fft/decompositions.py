@@ -247,7 +247,7 @@ def _two_passes(line: Line, n1: int, n2: int, name: str) -> tuple[PassStep, ...]
         PassOperand(source.form, -(-min(source.count, line.n) // n2), n2 * source.step, source.step,
              sources, min(source.count, line.n), n2),
         PassOperand("half" if half else "complex", rows, n2, 1, between),
-        whole=line.n,
+        twiddle_length=line.n,
     )  # fmt: skip
     second = Pass(
         n2, line.inverse, line.real, rows, batch,
@@ -286,10 +286,10 @@ def _three_passes(
         n1, line.inverse, line.real, m, batch,
         PassOperand(source.form, -(-count // m), m * source.step, source.step, sources, count, m),
         PassOperand("half" if half else "complex", rows, m, 1, between),
-        whole=line.n,
+        twiddle_length=line.n,
     )  # fmt: skip
     middle = PassOperand("complex", n2, n3, 1, (*between, m))
-    second = Pass(n2, line.inverse, line.real, n3, (*batch, rows), middle, middle, whole=m)
+    second = Pass(n2, line.inverse, line.real, n3, (*batch, rows), middle, middle, twiddle_length=m)
     results = PassOperand(
         target.form, n3, n1 * n2 * target.step, target.step, (*targets, n1 * target.step),
         times=_times_of_three(line, n1, n2),
@@ -327,12 +327,12 @@ def _three_to_real(line: Line, n1: int, n2: int, n3: int, name: str) -> tuple[Pa
             batch=(*sources, n1 * source.step), limit=line.n, limit_row=n1 * n2, limit_batch=n1,
         ),
         PassOperand("complex", n3, 1, m, (*between, n3)),
-        whole=line.n,
+        twiddle_length=line.n,
     )  # fmt: skip
     middle = PassOperand("complex", n2, n3, 1, (*between, m))
     second = Pass(
         n2, line.inverse, line.real, n3, (*batch, rows), middle, middle,
-        whole=n1 * n2, by_batch=True,
+        twiddle_length=n1 * n2, by_batch=True,
     )  # fmt: skip
     third = _columns_to_real(line, n1, m, between)
     return (
@@ -359,7 +359,7 @@ def _two_to_real(line: Line, n1: int, n2: int, name: str) -> tuple[PassStep, ...
         n2, line.inverse, line.real, rows, batch,
         PassOperand("folded", n2, n1 * source.step, source.step, sources, line.n, n1),
         PassOperand("complex", n2, 1, n2, between),
-        whole=line.n,
+        twiddle_length=line.n,
     )  # fmt: skip
     second = _columns_to_real(line, n1, n2, between)
     return PassStep(first, "source", place), PassStep(second, place, "target")

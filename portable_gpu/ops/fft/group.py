@@ -121,7 +121,7 @@ def text(passes: Sequence[Pass], policy: GroupFftPolicy, target: Target) -> Spec
             planes=pass_.planes,
             all_in=pass_.source.is_whole(pass_.n, pass_.lanes),
             all_out=pass_.target.is_whole(pass_.n, pass_.lanes),
-            twisted=bool(pass_.whole),
+            twisted=bool(pass_.twiddle_length),
             twists=plan.twiddles_in_local(pass_.target.form)
             if stages_twiddles_in_local_memory(pass_, plan, target)
             else 0,
@@ -175,7 +175,7 @@ def stages_twiddles_in_local_memory(pass_: Pass, plan: GroupShape, target: Targe
     local_bytes = (
         plan.local_numbers + 2 * plan.twiddles_in_local(pass_.target.form)
     ) * pass_.real.itemsize
-    if not pass_.whole or local_bytes > target.static_local_mem:
+    if not pass_.twiddle_length or local_bytes > target.static_local_mem:
         return False
     if pass_.by_batch or not plan.staged_target:
         return pass_.n <= _MAX_STAGED_TWIDDLES and not plan.staged_target
@@ -214,7 +214,7 @@ def _reads_roots_early(pass_: Pass, plan: GroupShape, target: Target) -> bool:
     """Whether registers suffice to load the next stage's roots while numbers are exchanged."""
     words = 2 * plan.numbers_per_item * pass_.real.itemsize // 4
     few = groups(pass_, plan) <= _FEW_GROUPS * target.compute_units
-    return 3 * words <= target.resident_registers and (few or not pass_.whole)
+    return 3 * words <= target.resident_registers and (few or not pass_.twiddle_length)
 
 
 class GroupPassPlan(Plan):
@@ -328,9 +328,9 @@ def _arguments(pass_: Pass, plan: GroupShape, rank: int) -> tuple[dict[str, Tabl
     if plan.cyclic:
         tables["powers"] = powers_of_generator(pass_.n).astype(np.uint32)
         tables["filter"] = rader_filter(pass_.n).conj()
-    if pass_.whole:
-        constants["shift"] = (pass_.whole.bit_length() + 1) // 2
-        tables |= _roots_of_all(pass_.whole, constants["shift"])
+    if pass_.twiddle_length:
+        constants["shift"] = (pass_.twiddle_length.bit_length() + 1) // 2
+        tables |= _roots_of_all(pass_.twiddle_length, constants["shift"])
     return tables, constants
 
 
@@ -345,7 +345,7 @@ def _stage_roots(plan: GroupShape) -> Table:
     return np.concatenate(tables)
 
 
-def _roots_of_all(whole: int, shift: int) -> dict[str, Table]:
-    """Return two tables whose products are all roots of unity of order ``whole``."""
-    coarse = np.arange((whole >> shift) + 1, dtype=np.int64) << shift
-    return {"coarse": roots(coarse, whole), "fine": roots(np.arange(1 << shift), whole)}
+def _roots_of_all(length: int, shift: int) -> dict[str, Table]:
+    """Return two tables whose products are all roots of unity of order ``length``."""
+    coarse = np.arange((length >> shift) + 1, dtype=np.int64) << shift
+    return {"coarse": roots(coarse, length), "fine": roots(np.arange(1 << shift), length)}

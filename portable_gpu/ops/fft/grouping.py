@@ -114,7 +114,7 @@ def group_shape(
         slots_for_access = max(slots_for_access, of_side)
     max_slots = ceil_power_of_two(-(-pass_.lanes // pass_.planes))
     slots = min(floor_power_of_two(slots_for_access), max_slots)
-    may_be_single = not any(across) or (all(across) and not pass_.whole)
+    may_be_single = not any(across) or (all(across) and not pass_.twiddle_length)
     sector = target.sector_bytes // (2 * pass_.real.itemsize)
     min_slots = 1 if may_be_single else sector
     while slots > min_slots and slots * items > target.subgroup_size:
@@ -282,7 +282,7 @@ def _fits(shape: GroupShape, pass_: Pass, target: Target) -> bool:
     extra = (
         figures.extra_registers
         + (2 * shape.numbers_per_item + 4 if odd else 0)
-        + (figures.twiddle_registers if pass_.whole or pass_.target.form == "split" else 0)
+        + (figures.twiddle_registers if pass_.twiddle_length or pass_.target.form == "split" else 0)
     )
     prime = max(largest_prime(stage.radix) for stage in shape.stages)
     if prime > _SMALL_PRIMES:
@@ -336,7 +336,7 @@ def _shape(
         (pass_.source, source_across, radices[0]), (pass_.target, target_across, radices[-1])
     ):  # fmt: skip
         mirrors = side.form == "half" and (
-            len(radices) > 1 or length != pass_.n or bool(pass_.whole)
+            len(radices) > 1 or length != pass_.n or bool(pass_.twiddle_length)
         )
         short = not across and _accesses_short_runs(pass_, min(items, length // radix), target)
         direct = side.form in ("packed", "split")
@@ -465,8 +465,10 @@ def real_as_complex(pass_: Pass, policy: GroupFftPolicy, target: Target) -> Pass
     figures = _figures(target)
     n, source, result = pass_.n, pass_.source, pass_.target
     forms = source.form, result.form, source.factor, result.factor
-    whole = source.row == 1 and source.rows >= n and source.limit >= n and not source.limit_row
-    if forms != ("real", "half", "", "") or not whole or pass_.whole or result.times or n % 2:
+    adjacent = source.row == 1 and source.rows >= n and source.limit >= n and not source.limit_row
+    if forms != ("real", "half", "", "") or not adjacent:
+        return pass_
+    if pass_.twiddle_length or result.times or n % 2:
         return pass_
     if largest_prime(n) > _SMALL_PRIMES or mirrored(n // 2, _SMALL_RADIX) is None:
         return pass_

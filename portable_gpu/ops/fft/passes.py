@@ -157,9 +157,9 @@ class Pass:
             have different transforms.
         batch: Extents of the other axes.
         source, target: The arrays that it reads and writes.
-        whole: The length of the transform of which this is the first of two passes, else 0.  Row k
-            of lane l is then multiplied by the twiddle factor exp(-2 pi i k l / whole).  If the
-            source has a ``limit_batch``, l is the element number of its row 0.
+        twiddle_length: The length N of the transform of which this is the first of two passes,
+            else 0.  Row k of lane l is then multiplied by the twiddle factor exp(-2 pi i k l / N).
+            If the source has a ``limit_batch``, l is the element number of its row 0.
         by_batch: Whether l is the index along the last batch axis instead.
         parts: The number of parts into which the leading batch axes divide two passes that share a
             launch.  A part of the second pass reads the results of the same part of the first.
@@ -173,7 +173,7 @@ class Pass:
     batch: Shape
     source: PassOperand
     target: PassOperand
-    whole: int = 0
+    twiddle_length: int = 0
     parts: int = 1
     by_batch: bool = False
     scaled: bool = True

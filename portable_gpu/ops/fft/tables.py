@@ -129,14 +129,14 @@ def places(stages: Sequence[int]) -> Table:
     return result
 
 
-def fine_roots(n: int, whole: int, lanes: int) -> Table:
-    """exp(-2 pi i k l / whole) of row k < n and lane l of a strip: shape (n, lanes)."""
-    return roots(np.outer(np.arange(n), np.arange(lanes)), whole)
+def fine_roots(n: int, length: int, lanes: int) -> Table:
+    """exp(-2 pi i k l / length) of row k < n and lane l of a strip: shape (n, lanes)."""
+    return roots(np.outer(np.arange(n), np.arange(lanes)), length)
 
 
-def coarse_roots(n: int, whole: int, lanes: int, strips: int) -> Table:
-    """exp(-2 pi i k l / whole) of row k < n and the first lane l of each strip: (strips, n)."""
-    return roots(np.outer(np.arange(strips) * lanes, np.arange(n)), whole)
+def coarse_roots(n: int, length: int, lanes: int, strips: int) -> Table:
+    """exp(-2 pi i k l / length) of row k < n and the first lane l of each strip: (strips, n)."""
+    return roots(np.outer(np.arange(strips) * lanes, np.arange(n)), length)
 
 
 def chirp(n: int, inverse: bool, count: int) -> Table:

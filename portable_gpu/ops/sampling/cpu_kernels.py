@@ -38,11 +38,11 @@ def runs(problem: SamplingProblem, target: Target, axes: SamplingAxes) -> Sampli
     """Partition for a CPU: a group is one work-item, and computes whole rows or part of a row."""
     if problem.kind not in ROUTED and all(_reads_one_place(axis.rule) for axis in axes.ruled):
         axes = _as_one_axis(problem, axes) or axes
-    outer, ruled, line = list(axes.plain), axes.ruled, axes.line
-    across = len(ruled) if line else len(ruled) - 1
+    outer, ruled, column_axis = list(axes.plain), axes.ruled, axes.column_axis
+    across = len(ruled) if column_axis else len(ruled) - 1
     positions = prod(axis.rule.outputs for axis in ruled[:across])
     rows = positions * prod(axis.size for axis in outer)
-    columns = line.size if line else ruled[-1].rule.outputs
+    columns = column_axis.size if column_axis else ruled[-1].rule.outputs
     requested = min(4 * target.compute_units, problem.nbytes // _CPU_WORK)
     groups = max(1, requested) if target.compute_units > 1 else 1
     blocks = min(rows, groups)
@@ -51,7 +51,7 @@ def runs(problem: SamplingProblem, target: Target, axes: SamplingAxes) -> Sampli
     run = -(-columns // max(1, groups // blocks))
     columns_each = min(columns, -(-run // _BLOCK) * _BLOCK)
     parts = -(-columns // columns_each)
-    inner = line.strides if line else ruled[-1].strides
+    inner = column_axis.strides if column_axis else ruled[-1].strides
     loops = [k for k in range(len(ruled)) if k < across or ruled[k].taps == 0]
     extra = ["columns_parts", "columns_each", "columns", "rows_each", "rows", "positions"]
     integers = integers_of(problem, axes, outer, loops) | {
@@ -59,9 +59,11 @@ def runs(problem: SamplingProblem, target: Target, axes: SamplingAxes) -> Sampli
         "rows_each": rows_each, "rows": rows, "positions": positions,
     }  # fmt: skip
     pitch: int | None = None
-    if line:
-        extra += [f"{name}_line" for name in problem.names]
-        integers |= {f"{n}_line": s for n, s in zip(problem.names, line.strides, strict=True)}
+    if column_axis:
+        extra += [f"{name}_column_step" for name in problem.names]
+        integers |= {
+            f"{n}_column_step": s for n, s in zip(problem.names, column_axis.strides, strict=True)
+        }
     elif ruled[-1].taps:
         table = table_of(ruled[-1].rule, problem.kind not in ROUTED)
         pitch, first, last = _regular(table.places)
@@ -71,7 +73,9 @@ def runs(problem: SamplingProblem, target: Target, axes: SamplingAxes) -> Sampli
     context = context_of(problem, axes, len(outer), extra, loops)
     # Rows go over the outer ruled axes by loops: their number of taps changes no text.
     context["taps"] = [0] * across + context["taps"][across:]
-    adds_rows = problem.kind == "sum" and not line and _is_faster_by_rows(axes, pitch is not None)
+    adds_rows = (
+        problem.kind == "sum" and not column_axis and _is_faster_by_rows(axes, pitch is not None)
+    )
     context |= {
         "V": 1, "B": _BLOCK, "pitch": pitch, "blended": _BLENDED if adds_rows else 0,
         "unit": {n: step == 1 for n, step in zip(problem.names, inner, strict=True)},
@@ -86,7 +90,7 @@ def scatter(problem: SamplingProblem, target: Target, axes: SamplingAxes) -> Sam
     plane is complete.  It is ``None`` if planes of the result are not in C order, or are few for
     the device's units.
     """
-    elem, out, line = problem.elem, len(problem.sources), axes.line
+    elem, out, column_axis = problem.elem, len(problem.sources), axes.column_axis
     ruled = tuple(
         replace(axis, rule=axis.rule.rule)
         for axis in axes.ruled
@@ -98,22 +102,22 @@ def scatter(problem: SamplingProblem, target: Target, axes: SamplingAxes) -> Sam
     if any(a.rule.size > 1 and a.strides[out] != a.flat * flat for a in ruled):
         return None
     planes, units = prod(axis.size for axis in axes.plain), target.compute_units
-    columns = line.size if line else ruled[-1].rule.outputs
-    blocks = -(-columns // _BLOCK) if line else 1
+    columns = column_axis.size if column_axis else ruled[-1].rule.outputs
+    blocks = -(-columns // _BLOCK) if column_axis else 1
     groups = max(1, min(planes * blocks, 4 * units, problem.nbytes // _CPU_WORK))
     if min(groups, units) * _SEARCH < units:
         return None
     planes_each = -(-planes // groups)
     chunks = -(-planes // planes_each)
     run = _BLOCK * -(-blocks // max(1, groups // chunks))
-    columns_each = min(columns, run) if line else columns
+    columns_each = min(columns, run) if column_axis else columns
     parts = -(-columns // columns_each)
     scattered = replace(axes, ruled=ruled)
-    if not line and _is_faster_as_one_axis(scattered):
+    if not column_axis and _is_faster_as_one_axis(scattered):
         scattered = _as_one_axis(problem, scattered) or scattered
         ruled = scattered.ruled
         columns = columns_each = ruled[-1].rule.outputs
-    across = ruled if line else ruled[:-1]
+    across = ruled if column_axis else ruled[:-1]
     integers = integers_of(problem, scattered, list(axes.plain), list(range(len(ruled)))) | {
         "columns_parts": parts, "columns_each": columns_each, "columns": columns,
         "planes_each": planes_each, "planes": planes, "out_flat": flat,
@@ -121,21 +125,23 @@ def scatter(problem: SamplingProblem, target: Target, axes: SamplingAxes) -> Sam
         "plane": prod(axis.rule.size for axis in ruled), "width": ruled[-1].rule.size,
         "slab": prod(axis.rule.size for axis in ruled[1:]),
     }  # fmt: skip
-    if not line:
+    if not column_axis:
         integers[f"size{len(ruled) - 1}"] = -(-columns // _LANES) * _LANES
     extra = ["columns_parts", "columns_each", "columns", "planes_each", "planes", "out_flat"]
     extra += ["rows", "plane", "width", "slab"]
-    inner = line.strides if line else ruled[-1].strides
-    if line:
-        extra += [f"{name}_line" for name in problem.names]
-        integers |= {f"{n}_line": s for n, s in zip(problem.names, line.strides, strict=True)}
+    inner = column_axis.strides if column_axis else ruled[-1].strides
+    if column_axis:
+        extra += [f"{name}_column_step" for name in problem.names]
+        integers |= {
+            f"{n}_column_step": s for n, s in zip(problem.names, column_axis.strides, strict=True)
+        }
     is_rounded = problem.kind == "routed" and elem.real != elem.storage
     context = context_of(problem, scattered, len(axes.plain), extra, list(range(len(ruled))))
     context |= {
         "V": 1, "B": _BLOCK, "taps": [0] * len(ruled), "sums": is_rounded,
         "unit": {n: step == 1 for n, step in zip(problem.names, inner, strict=True)},
     }  # fmt: skip
-    of_group = integers["plane"] * (columns_each if line else 1) * SCALAR_BYTES[elem.real]
+    of_group = integers["plane"] * (columns_each if column_axis else 1) * SCALAR_BYTES[elem.real]
     nbytes = chunks * parts * of_group if is_rounded else 0
     return SamplingKernel("scatter", context, integers, chunks * parts, 1, scattered, nbytes)
 
@@ -149,10 +155,11 @@ def _as_one_axis(problem: SamplingProblem, axes: SamplingAxes) -> SamplingAxes |
             the places of sources.
 
     Returns:
-        ``None`` if there is a line or one ruled axis, or if planes are large or not in C order.
+        ``None`` if there is a column axis or one ruled axis, or if planes are large or not in
+        C order.
     """
     rules = [axis.rule for axis in axes.ruled]
-    if axes.line or len(rules) == 1 or prod(rule.outputs for rule in rules) > _PLANE:
+    if axes.column_axis or len(rules) == 1 or prod(rule.outputs for rule in rules) > _PLANE:
         return None
     follows = problem.kind in ROUTED
     by_output = [(name in problem.sources) == follows for name in problem.names]
@@ -191,7 +198,7 @@ def _is_faster_by_rows(axes: SamplingAxes, is_regular: bool) -> bool:
     """Whether a CPU should add the rows of a sum first, and then the columns.
 
     Args:
-        axes: The axes of the problem, without a line.
+        axes: The axes of the problem, without a column axis.
         is_regular: Whether the places along the last axis are at equal distances.
     """
     *others, last = [axis.rule for axis in axes.ruled]

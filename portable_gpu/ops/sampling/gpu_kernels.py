@@ -51,15 +51,15 @@ def _kernel(
     Columns are positions, or the contiguous axis of results; the longest axis is repeated.
     """
     size = max(target.subgroup_size, min(256, target.max_work_group_size))
-    outer, line = list(axes.plain), axes.line
+    outer, column_axis = list(axes.plain), axes.column_axis
     repeated = max(outer, key=lambda axis: axis.size, default=None)
     if repeated is None:
         repeated = Axis(1, (0,) * len(problem.names))
     else:
         outer.remove(repeated)
     plain = prod(axis.size for axis in outer)
-    columns, rows = (line.size, positions * plain) if line else (positions, plain)
-    vector = 1 if line is None else _vector(problem, axes, line, (*outer, repeated))
+    columns, rows = (column_axis.size, positions * plain) if column_axis else (positions, plain)
+    vector = 1 if column_axis is None else _vector(problem, axes, column_axis, (*outer, repeated))
     vectors = -(-columns // vector)
     target_items = target.compute_units * _WORK_ITEMS
     each = max(1, min(_MAX_EACH, repeated.size, vectors * rows * repeated.size // target_items))
@@ -75,10 +75,12 @@ def _kernel(
     }  # fmt: skip
     steps = zip(problem.names, repeated.strides, strict=True)
     integers |= {f"{name}_repeat": step for name, step in steps}
-    if line:
-        extra += ["positions", *(f"{name}_line" for name in problem.names)]
+    if column_axis:
+        extra += ["positions", *(f"{name}_column_step" for name in problem.names)]
         integers["positions"] = positions
-        integers |= {f"{n}_line": s for n, s in zip(problem.names, line.strides, strict=True)}
+        integers |= {
+            f"{n}_column_step": s for n, s in zip(problem.names, column_axis.strides, strict=True)
+        }
     context = context_of(problem, axes, len(outer), extra, loops)
     context |= {"V": vector, "G": size, "LX": lanes}
     return SamplingKernel(template, context, integers, groups, size, axes)
@@ -101,7 +103,7 @@ def blocks(problem: SamplingProblem, target: Target, axes: SamplingAxes) -> Samp
     It is ``None`` where blocks read windows of several patterns, or too long ones, and where
     results along a row of a block cannot be stored as vectors.
     """
-    ruled, line, out = axes.ruled, axes.line, len(problem.sources)
+    ruled, column_axis, out = axes.ruled, axes.column_axis, len(problem.sources)
     if problem.elem.complex or problem.kind == "picked" or not 1 <= len(ruled) <= 2:
         return None
     if is_wide(problem):
@@ -123,11 +125,11 @@ def blocks(problem: SamplingProblem, target: Target, axes: SamplingAxes) -> Samp
     sizes = [2] if problem.kind == "argmax" else [4, 2]
     if is_short and problem.kind != "argmax" and fast.size < fast.outputs:
         sizes.insert(0, 8)
-    if line is None:
+    if column_axis is None:
         outputs = ruled[-1].rule.outputs
         targets = range(out, len(problem.names))
         sizes = [n for n in sizes if outputs % n == 0 and all(is_aligned(k, n) for k in targets)]
-    vector = 1 if line is None else _vector(problem, axes, line, axes.plain)
+    vector = 1 if column_axis is None else _vector(problem, axes, column_axis, axes.plain)
     rules = next(_block_rules(problem, axes, sizes, _WINDOW // (vector * out)), None)
     if rules is None:
         return None
@@ -141,13 +143,13 @@ def blocks(problem: SamplingProblem, target: Target, axes: SamplingAxes) -> Samp
         kernel.context["extra"] += sizes_of_axis
     loads = {"x": (4, 2), "which": (2,) if is_short else ()}
     widths = {
-        name: [w for w in loads[name] if line is None and is_aligned(k, w)]
+        name: [w for w in loads[name] if column_axis is None and is_aligned(k, w)]
         for k, name in enumerate(problem.sources)
     }
     kernel.context.update(
         {
             "blocks": rules,
-            "C": rules[-1].size if line is None else 1,
+            "C": rules[-1].size if column_axis is None else 1,
             "segments": {name: list(_segments(rules[-1], widths[name])) for name in widths},
             "tails": [a.rule.outputs % r.size != 0 for a, r in zip(ruled, rules, strict=True)],
             "by_flags": problem.kind == "max" and problem.elem.floating and vector == 1,
@@ -199,17 +201,17 @@ def _segments(rule: AxisBlocks, widths: Sequence[int]) -> Iterator[tuple[int, in
 
 
 def _vector(
-    problem: SamplingProblem, axes: SamplingAxes, line: Axis, others: Sequence[Axis]
+    problem: SamplingProblem, axes: SamplingAxes, column_axis: Axis, others: Sequence[Axis]
 ) -> int:
     """The number of adjacent results that a work-item computes as a vector."""
     elem: Element = problem.elem
-    if elem.complex or problem.kind in INDEXED or set(line.strides) != {1}:
+    if elem.complex or problem.kind in INDEXED or set(column_axis.strides) != {1}:
         return 1
     every: list[Axis | RuledAxis] = [*others, *axes.ruled]
     steps = [step for axis in every for step in axis.strides]
     vector = max(1, min(16, _VECTOR_BYTES // elem.itemsize))
     while vector > 1 and (
-        line.size % vector
+        column_axis.size % vector
         or problem.alignment < vector * elem.itemsize
         or any(step % vector for step in steps)
     ):

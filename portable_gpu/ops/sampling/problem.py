@@ -97,13 +97,13 @@ class SamplingAxes:
     Attributes:
         ruled: The axes with rules.
         plain: The other axes, merged, those with the largest strides of the result first.
-        line: The plain axis along which the result is contiguous; ``None`` if it is the last
+        column_axis: The plain axis along which the result is contiguous; ``None`` if it is the last
             ruled axis, or if it is contiguous along none.
     """
 
     ruled: tuple[RuledAxis, ...]
     plain: tuple[Axis, ...]
-    line: Axis | None
+    column_axis: Axis | None
 
 
 def axes_of(problem: SamplingProblem) -> SamplingAxes:
@@ -129,7 +129,7 @@ def axes_of(problem: SamplingProblem) -> SamplingAxes:
     nearest = min(
         (abs(axis.strides[result]) for axis in ruled if axis.rule.outputs > 1), default=None
     )
-    line = None
+    column_axis = None
     if joined and (nearest is None or abs(joined[-1].strides[result]) < nearest):
-        line = joined.pop()
-    return SamplingAxes(tuple(ruled), tuple(joined), line)
+        column_axis = joined.pop()
+    return SamplingAxes(tuple(ruled), tuple(joined), column_axis)

@@ -94,7 +94,7 @@ def context_of(
         "loops": loops,
         "routed": problem.kind in ROUTED,
         "by_index": problem.kind in INDEXED,
-        "line": axes.line is not None,
+        "plain_columns": axes.column_axis is not None,
         "lowest": lowest,
         "outer": outer,
         "extra": extra,
