@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 import numpy as np
 import pytest
-from layers.convolution import Kind, amplified, forward, gradients, laid_out, padded, turned
+from layers.convolution import (
+    Kind,
+    amplified,
+    amplified_weights,
+    forward,
+    gradients,
+    laid_out,
+    padded,
+    turned,
+)
 from reference import assert_within, unit_roundoff
 from sampling import FEW, needs
 
@@ -41,7 +51,7 @@ def check(got: Any, x: Any, w: Any, expected: Any, bias: Any, kind: Kind, groups
 @pytest.mark.path
 @pytest.mark.parametrize("case", range(2 if FEW else len(CASES)))
 def test_within_the_bound(engine: Engine, case: int) -> None:
-    """Forward with a bias, the gradient of the input, the transposed convolution; bits repeat."""
+    """Forward with a bias, both gradients, the transposed convolution; bits repeat."""
     (batch, channels, *size, filters, groups), pads, dtype, layout = CASES[case]
     needs(engine, np.dtype(dtype))
     rng, kind = np.random.default_rng(case), Kind((3, 3), (1, 1), (1, 1), pads)
@@ -60,7 +70,7 @@ def test_within_the_bound(engine: Engine, case: int) -> None:
     check(y, X, W, expected, b[:, None, None], kind, groups)
     dy = rng.standard_normal(y.shape).astype(dtype)
     DY = dy.astype(np.float64)
-    dx, _ = gradients(X, W, DY, kind, groups)
+    dx, dw = gradients(X, W, DY, kind, groups)
     got = nn.conv2d_input(x.shape, w, laid_out(dy, layout), **options)
     source, filters_of_x = turned(DY, W, pads, groups)
     same = Kind((3, 3), (1, 1), (1, 1), [(0, 0), (0, 0)])
@@ -68,6 +78,17 @@ def test_within_the_bound(engine: Engine, case: int) -> None:
     repeated = nn.conv_transpose2d(laid_out(dy, layout), w, back, **options)
     np.testing.assert_array_equal(repeated, got + back[:, None, None])
     np.testing.assert_array_equal(nn.conv2d(laid_out(x, layout), w, b, **options), y)
+    if not engine.target.is_cpu:
+        return
+    of_w = laid_out(x, layout), w.shape, laid_out(dy, layout)
+    out = laid_out(np.full(w.shape, np.nan, dtype), layout)
+    nn.conv2d_weight(*of_w, out=out, **options)
+    magnitudes = amplified_weights(X, DY, pads, groups)
+    tiles = batch * prod(-(-extent // 2) for extent in dy.shape[2:])
+    assert_within(out, dw, (tiles + 9) * unit_roundoff(out.dtype) * magnitudes)
+    most = 16 * abs(X).max() * abs(DY).sum((0, 2, 3))
+    assert (magnitudes <= most[:, None, None, None] * (1 + 1e-12)).all()
+    np.testing.assert_array_equal(nn.conv2d_weight(*of_w, **options), out)
 
 
 @pytest.mark.tiny
@@ -87,6 +108,12 @@ def test_chunks_and_layouts(engine: Engine) -> None:
         nn.conv2d(x, w, workspace_limit=64, **options)
     limited = nn.conv2d(x, w, workspace_limit=250_000, **options)
     np.testing.assert_allclose(limited, expected, rtol=1e-5, atol=1e-5)
+    if engine.target.is_cpu:
+        x, dy = (rng.standard_normal((3, n, 12, 34)).astype(np.float32) for n in (9, 8))
+        dw = nn.conv2d_weight(x, w.shape, dy, **options)
+        limited = nn.conv2d_weight(x, w.shape, dy, workspace_limit=250_000, **options)
+        assert (limited != dw).any()  # sums of one image after the other
+        np.testing.assert_allclose(limited, dw, rtol=1e-4, atol=1e-3)
 
 
 def test_what_it_does_not_take(engine: Engine) -> None:
@@ -98,5 +125,8 @@ def test_what_it_does_not_take(engine: Engine) -> None:
     ):  # fmt: skip
         with pytest.raises(ArgumentError, match="winograd needs filters of 3 x 3"):
             nn.conv2d(*arrays, algo="winograd", engine=engine, **options)
-    with pytest.raises(ArgumentError, match="winograd needs"):
-        nn.conv2d_weight(x, w.shape, np.ones((1, 2, 7, 7), np.float32), algo="winograd")
+    if not engine.target.is_cpu:
+        with pytest.raises(ArgumentError, match="for the gradient of the weights a CPU"):
+            nn.conv2d_weight(
+                x, w.shape, np.ones((1, 2, 7, 7), np.float32), algo="winograd", engine=engine
+            )

@@ -112,6 +112,23 @@ def amplified(x: Any, w: Any, kind: Kind, groups: int) -> Any:
     return y.reshape(n, w.shape[0], 2 * rows, 2 * columns)[..., : size[0] - 2, : size[1] - 2]
 
 
+def amplified_weights(x: Any, dy: Any, pads: Pads, groups: int) -> Any:
+    """The same of the gradient of filters of 3 x 3."""
+    x, dy = padded(abs(x), pads), abs(dy)
+    n, filters, *size = dy.shape
+    rows, columns = (-(-extent // 2) for extent in size)
+    ends = [(0, 2 * rows + 2 - x.shape[2]), (0, 2 * columns + 2 - x.shape[3])]
+    tiles = np.lib.stride_tricks.sliding_window_view(
+        np.pad(x, [(0, 0), (0, 0), *ends]), (4, 4), axis=(2, 3)
+    )[:, :, ::2, ::2]
+    tiles = (B @ tiles @ B.T).reshape(n, groups, -1, rows, columns, 4, 4)
+    ends = [(0, extent % 2) for extent in size]
+    dy = np.pad(dy, [(0, 0), (0, 0), *ends]).reshape(n, groups, -1, rows, 2, columns, 2)
+    of_dy = A.T @ dy.swapaxes(4, 5) @ A
+    products = np.einsum("ngcrqij,ngkrqij->gkcij", tiles, of_dy)
+    return (G.T @ products @ G).reshape(filters, -1, 3, 3)
+
+
 def turned(dy: Any, w: Any, pads: Pads, groups: int) -> tuple[Any, Any]:
     """The images and filters of 3 x 3 whose convolution without padding is the gradient of x.
 

@@ -92,7 +92,8 @@ class Convolution:
         Accuracy: with K terms of a sum, ``|error| <= (K + 2) eps (|x| * |w| + |bias|)`` for any
             order of the sum; 16-bit floats are summed in float32 and rounded once.  ``winograd``,
             which ``auto`` may take: ``|error| <= (C / groups + 12) eps / 2 (S + |bias|)``, where S
-            is at most 16 times ``|x| * |w|`` with the largest magnitude of each window of x.
+            is at most 16 times ``|x| * |w|`` with the largest magnitude of each window of x
+            (docs/nn.md; also for the gradient of the weights).
             ``fft``, of large filters: ``(21 log2 L + C / groups + 5) eps / 2 sum_c |x_c| |w_c|``,
             with 2-norms of planes of L elements with their padding.
         Order: fixed for one target, shape and layout; no float atomics.

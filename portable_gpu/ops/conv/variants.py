@@ -47,7 +47,7 @@ ALGORITHMS = (
 _NEEDS = (
     "im2col needs axes of space of y that are contiguous in memory, implicit_gemm a GPU; "
     "winograd needs filters of 3 x 3, stride and dilation 1, float32 with precision ieee or "
-    "float64, and computes no gradient of the weights; fft needs stride and dilation 1, padding "
+    "float64, and for the gradient of the weights a CPU; fft needs stride and dilation 1, padding "
     "below the extents of filters and results, and these dtypes"
 )
 

@@ -5,8 +5,12 @@
     filters(w) ─► u (16, o, i) ─┐
     tiles(x) ───► v (16, i, q) ─┴─► m = u v (16, o, q) ─► results(m) ─► y
 
+    tiles(dy) ──► m (16, o, q) ─┐
+    tiles(x) ───► v (16, i, q) ─┴─► u = m v' (16, o, i) ─► weights(u) ─► dw
+
 Lavin and Gray, "Fast algorithms for convolutional neural networks", 2016.  The gradient of the
-input is a convolution too: of the gradient of y, with rotated filters.
+input is a convolution too: of the gradient of y, with rotated filters.  Each step of the gradient
+of the weights is the transpose of a step forward.
 """
 
 from __future__ import annotations
@@ -162,7 +166,10 @@ class Winograd:
         return images_within(self.problem.batch, self.workspace, max_bytes)
 
     def product(self, batch: int) -> GemmProblem:
-        """Return the products of the transformed filters with the tiles of ``batch`` images."""
+        """Return the products of ``batch`` images: of transformed filters and tiles, or of tiles.
+
+        Those of several chunks of images are added.
+        """
         p = self.problem
         places = batch * self.rows * self.columns
         sources, results = (i.channels // p.groups for i in (self.source, self.result))
@@ -182,17 +189,22 @@ class Winograd:
                 strides = (pitch, of_group, images.channels, 1)
             matrices.append(self._view(shape, strides))
         v, m = matrices
-        a, b, trans = (v, u, "T") if self.by_channels else (u, v, "N")
+        adds = False
+        if p.direction == "weight":
+            a, b, c, trans = m, v, u, "TN" if self.by_channels else "NT"
+            adds = batch < p.batch
+        else:
+            a, b, c, trans = (v, u, m, "NT") if self.by_channels else (u, v, m, "NN")
         return bind(
-            self.target, a, b, m, trans_a="N", trans_b=trans, stages=(), extras=(),
-            multiplies=True, reads_c=False,
+            self.target, a, b, c, trans_a=trans[0], trans_b=trans[1], stages=(), extras=(),
+            multiplies=True, reads_c=adds,
         )  # fmt: skip
 
     def _view(self, shape: Shape, strides: Shape) -> View:
         return View(None, 0, shape, strides, dtype_of(self.problem.elem.name), 128)
 
     def filters(self) -> WinogradKernel:
-        """Return the transform of the filters."""
+        """Return the transform of the filters, or that of the sums to their gradient."""
         p, (outer, inner) = self.problem, self._filter_steps
         _, down, right = p.w.space
         if self.backward:  # the filters rotated
@@ -210,7 +222,8 @@ class Winograd:
         }  # fmt: skip
         context = {"elem": p.elem, "wide": wide, "adjacent": wide > 1 and inner == 1}
         items = p.groups * outers * blocks
-        return WinogradKernel("filters", p, self.target, context, items, constants, "fu")
+        name, operands = ("weights", "uf") if p.direction == "weight" else ("filters", "fu")
+        return WinogradKernel(name, p, self.target, context, items, constants, operands)
 
     @property
     def first_weight(self) -> int:
@@ -220,15 +233,25 @@ class Winograd:
 
     def tiles(self, batch: int) -> WinogradKernel:
         """Return the transform of the images to tiles."""
-        p, s = self.problem, self.source
-        before = [2 - n if self.backward else n for n in p.before]
+        before = [2 - n if self.backward else n for n in self.problem.before]
+        return self._tiles(self.source, before, _RESULTS + 2, batch)
+
+    def tiles_of_gradient(self, batch: int) -> WinogradKernel:
+        """Return the transform of the gradient of y to tiles, whose places are its results."""
+        return self._tiles(self.result, (0, 0, 0), _RESULTS, batch)
+
+    def _tiles(
+        self, images: Images, before: Sequence[int], extent: int, batch: int
+    ) -> WinogradKernel:
+        """Return the transform of images to tiles of ``extent`` rows and columns."""
+        p, s = self.problem, images
         context, items, constants = self._partition(s, batch, "v")
         constants |= {
             "s_batch": s.strides.outer, "s_channel": s.strides.channel, "s1_size": s.size[1],
             "s2_size": s.size[2], "s_axis1": s.strides.space[1], "s_axis2": s.strides.space[2],
             "before1": before[1], "before2": before[2],
         }  # fmt: skip
-        context["block"] = _BLOCK
+        context |= {"block": _BLOCK, "extent": extent}
         return WinogradKernel("tiles", p, self.target, context, items, constants, "sv")
 
     def results(self, batch: int) -> WinogradKernel:
@@ -339,9 +362,12 @@ class WinogradTransformPlan(OneLaunch):
 
 
 def takes(p: ConvProblem, target: Target) -> bool:
-    """Whether the algorithm computes a problem: filters of 3 x 3 with stride 1, in IEEE floats."""
+    """Whether the algorithm computes a problem: filters of 3 x 3 with stride 1, in IEEE floats.
+
+    The gradient of the weights by it was measured on CPUs alone.
+    """
     return (
-        p.direction != "weight"
+        (p.direction != "weight" or target.is_cpu)
         and p.elem.name in ("f32", "f64")
         and (p.precision == "ieee" or p.elem.needs_fp64)
         and (target.fp64 or not p.elem.needs_fp64)
@@ -371,6 +397,7 @@ def variants(
         elements = p.batch * images.channels * prod(images.size)
         moved += elements * p.elem.itemsize + w.matrix_bytes(images, p.batch)
     transforms = costs.winograd_time * moved / (device.bandwidth * target.compute_units)
+    of_results = w.tiles_of_gradient if p.direction == "weight" else w.results
     yield Variant(
         name="winograd",
         estimate=best.estimate * p.batch / chunk + transforms,
@@ -378,7 +405,7 @@ def variants(
         why="filters of 3 x 3 with stride 1: 16 products in place of 36 for 4 results",
         texts=lambda: [
             w.filters().specialization, w.tiles(chunk).specialization, *best.texts(),
-            w.results(chunk).specialization,
+            of_results(chunk).specialization,
         ],
         bind=partial(_bind, problem=problem, limit=limit),
         details={
@@ -390,7 +417,10 @@ def variants(
 
 
 def _bind(engine: Engine, problem: ConvProblem, limit: int | None) -> Plan:
-    """The plan.  Operands: x (or the gradient of y), w, the bias if there is one, the result."""
+    """The plan.  Operands: x (or the gradient of y), w, the bias if there is one, the result.
+
+    For the gradient of the weights: x, the gradient of y, the result.
+    """
     p, w = problem, Winograd(problem, engine.target)
     itemsize, chunk = p.elem.itemsize, w.images_at_a_time(limit)
     u = Temporary("filters", w.weight_bytes, itemsize)
@@ -398,6 +428,41 @@ def _bind(engine: Engine, problem: ConvProblem, limit: int | None) -> Plan:
         Temporary(name, w.matrix_bytes(images, chunk), itemsize)
         for name, images in (("tiles", w.source), ("products", w.result))
     )
+    bind_steps = _gradient_of_weights if p.direction == "weight" else _results
+    plan = Steps(bind_steps(engine, w, chunk, u, v, m))
+    plan.flop, plan.bytes = p.flop, p.bytes
+    return plan
+
+
+def _gradient_of_weights(
+    engine: Engine, w: Winograd, chunk: int, u: Temporary, v: Temporary, m: Temporary
+) -> list[Step]:
+    """Return the steps: tiles of both images and their products, for each chunk; the weights."""
+    p = w.problem
+    made: dict[int, tuple[Plan, Plan, Plan]] = {}
+    steps = []
+    for first, count in chunks(p.batch, chunk):
+        if count not in made:
+            product = replace(w.product(count), aligned=not engine.maps_host_memory)
+            made[count] = (
+                WinogradTransformPlan(engine, w.tiles(count)),
+                WinogradTransformPlan(engine, w.tiles_of_gradient(count)),
+                make_product(engine, product),
+            )  # fmt: skip
+        tiles, of_gradient, multiplied = made[count]
+        steps += [
+            Step(tiles, (Part(0, first * p.x.outer), v)),
+            Step(of_gradient, (Part(1, first * p.y.outer), m)),
+            Step(multiplied, (m, v, u), scalars=(1.0, 1.0 if first else 0.0)),
+        ]
+    return [*steps, Step(WinogradTransformPlan(engine, w.filters()), (u, p.last))]
+
+
+def _results(
+    engine: Engine, w: Winograd, chunk: int, u: Temporary, v: Temporary, m: Temporary
+) -> list[Step]:
+    """Return the steps: the filters; tiles, products and results of each chunk of images."""
+    p = w.problem
     made: dict[int, tuple[Plan, Plan, Plan]] = {}
     steps = [Step(WinogradTransformPlan(engine, w.filters()), (Part(1, w.first_weight), u))]
     last, bias = p.last, p.following[: p.last - 2 - len(p.extras)]
@@ -420,6 +485,4 @@ def _bind(engine: Engine, problem: ConvProblem, limit: int | None) -> Plan:
             Step(tiles, (source, v)), Step(multiplied, operands, scalars=(1.0, 0.0)),
             Step(results, (m, *bias, *arrays, result)),
         ]  # fmt: skip
-    plan = Steps(steps)
-    plan.flop, plan.bytes = p.flop, p.bytes
-    return plan
+    return steps
