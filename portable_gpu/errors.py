@@ -127,7 +127,7 @@ class DeviceFailedError(PortableGPUError, RuntimeError):
 
 
 class HostMemoryError(PortableGPUError, MemoryError):
-    """A matrix takes more memory than the host has available; nothing was allocated."""
+    """A matrix, a copy or a table takes more memory than the host has available."""
 
 
 class SpillError(PortableGPUError, OSError):

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import prod, sqrt
 from typing import Any
 
 import numpy as np
 
 from portable_gpu.arguments import whole
-from portable_gpu.errors import ArgumentError
+from portable_gpu.errors import ArgumentError, HostMemoryError, reraise_of_signal
 
 
 class _Source:
@@ -41,9 +42,27 @@ def fans(shape: tuple[int, ...]) -> tuple[int, int]:
     return shape[1] * kernel, shape[0] * kernel
 
 
+def filled(shape: tuple[int, ...], value: float, dtype: Any) -> np.ndarray[Any, Any]:
+    """Values that are all the same."""
+    return _made(shape, lambda: np.full(shape, value, dtype))
+
+
+def _made(shape: tuple[int, ...], make: Callable[[], np.ndarray[Any, Any]]) -> np.ndarray[Any, Any]:
+    """Return what ``make`` makes.
+
+    Raises:
+        HostMemoryError: The host has no memory for it.
+    """
+    try:
+        return make()
+    except (MemoryError, ValueError, OverflowError) as error:  # or more than NumPy can count
+        reraise_of_signal(error)
+        raise HostMemoryError(f"no memory for values of shape {shape}: {error}") from error
+
+
 def uniform(shape: tuple[int, ...], bound: float, dtype: Any) -> np.ndarray[Any, Any]:
     """Values between ``-bound`` and ``bound``."""
-    return _SOURCE.generator.uniform(-bound, bound, shape).astype(dtype)
+    return _made(shape, lambda: _SOURCE.generator.uniform(-bound, bound, shape).astype(dtype))
 
 
 def kaiming_uniform(shape: tuple[int, ...], dtype: Any) -> np.ndarray[Any, Any]:
@@ -58,7 +77,7 @@ def xavier_uniform(shape: tuple[int, ...], dtype: Any) -> np.ndarray[Any, Any]:
 
 def normal(shape: tuple[int, ...], dtype: Any) -> np.ndarray[Any, Any]:
     """Values of the standard normal distribution."""
-    return _SOURCE.generator.standard_normal(shape).astype(dtype)
+    return _made(shape, lambda: _SOURCE.generator.standard_normal(shape).astype(dtype))
 
 
 def next_seed() -> int:

@@ -20,7 +20,14 @@ import numpy as np
 import pyopencl as cl
 
 from portable_gpu.dtypes import element
-from portable_gpu.errors import ArgumentError, ArgumentTypeError, ContextMismatchError
+from portable_gpu.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    ContextMismatchError,
+    HostMemoryError,
+    PortableGPUError,
+    reraise_of_signal,
+)
 from portable_gpu.runtime.array import Array
 from portable_gpu.runtime.call import Call
 from portable_gpu.runtime.engine import Engine
@@ -189,7 +196,16 @@ class Operation:
             invocation = normalise(CallArguments(inputs, options, out, scalars))
             if invocation.out is not out:  # an input is overwritten, by an option
                 key = None
-            return complete(invocation, key, inputs, engine, queue, wait_for, bool(scalars))
+            try:
+                return complete(invocation, key, inputs, engine, queue, wait_for, bool(scalars))
+            except MemoryError as error:  # of tables that plans make on the host
+                if not isinstance(error, PortableGPUError):
+                    reraise_of_signal(error)
+                    raise HostMemoryError(
+                        f"{name}: the host has no memory for a result of shape "
+                        f"{invocation.shape} and the tables of its kernels: {error}"
+                    ) from error
+                raise
 
         self.call = call
 

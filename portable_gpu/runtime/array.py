@@ -16,6 +16,7 @@ from portable_gpu.errors import (
     ArgumentError,
     ArgumentTypeError,
     ContextMismatchError,
+    DeviceMemoryError,
     DTypeError,
     ShapeError,
 )
@@ -129,6 +130,7 @@ class Array:
 
         Raises:
             DTypeError, ShapeError, ArgumentError: An argument has a wrong type, or is negative.
+            DeviceMemoryError: New memory cannot be allocated.
         """
         fork.refuse()
         if isinstance(cq, cl.CommandQueue):
@@ -153,10 +155,20 @@ class Array:
         self.size = prod(self.shape)
         self.nbytes = self.size * dtype.itemsize
         if data is None and self.nbytes:
-            data = cl.Buffer(self.context, cl.mem_flags.READ_WRITE, self.nbytes)
+            data = self._allocated()
         self.base_data, self.offset = data, offset
         self.events = [] if events is None else events
         self.reports = ()
+
+    def _allocated(self) -> cl.Buffer:
+        largest = min(device.max_mem_alloc_size for device in self.context.devices)
+        asked = f"shape is {shown(self.shape)} of {self.dtype}, {self.nbytes} bytes"
+        if self.nbytes > largest:
+            raise DeviceMemoryError(f"{asked}; the largest buffer of the device has {largest}")
+        try:
+            return cl.Buffer(self.context, cl.mem_flags.READ_WRITE, self.nbytes)
+        except cl.Error as error:
+            raise DeviceMemoryError(f"{asked}, which cannot be allocated: {error}") from error
 
     def _at(self, place: Layout, dtype: np.dtype[Any] | None = None) -> Array:
         """Return a view of the same memory, with the same queue, events and reports."""

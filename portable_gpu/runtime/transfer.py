@@ -8,7 +8,7 @@ import numpy as np
 import pyopencl as cl
 
 from portable_gpu.arguments import one_of
-from portable_gpu.errors import ExportError
+from portable_gpu.errors import ExportError, HostMemoryError, reraise_of_signal
 from portable_gpu.runtime import fork
 from portable_gpu.runtime.array import DEVICE_KINDS, Array
 from portable_gpu.runtime.host_copy import get
@@ -53,6 +53,7 @@ def asarray(
         ArgumentError: ``order`` is another value.
         ContextMismatchError: ``queue`` and ``engine`` belong to different contexts.
         DeviceMemoryError: The array cannot be allocated.
+        HostMemoryError: ``x`` has gaps, and the host has no memory for a copy without them.
     """
     check_place(engine, queue)
     one_of(order, ("K", "C"), "order")
@@ -65,11 +66,19 @@ def asarray(
             return on_device if is_ordered else on_device.copy()
         array = asnumpy(array)
     axes = order_of_axes(array) if order == "K" else None
-    values = np.require(array if axes is None else array.transpose(axes), requirements="C")
+    source = array if axes is None else array.transpose(axes)
     state = state_for([], engine, queue)
-    result: Array = new_array(state, queue or state.engine.queue, values.shape, values.dtype)
-    if values.size:
+    result: Array = new_array(state, queue or state.engine.queue, source.shape, source.dtype)
+    if source.size:
         memory: Any = result.base_data
+        try:
+            values = np.require(source, requirements="C")
+        except MemoryError as error:
+            reraise_of_signal(error)
+            raise HostMemoryError(
+                f"x has shape {array.shape} and strides; the host has no memory for a copy in the "
+                f"order of the result: {error}"
+            ) from error
         state.engine.staging.copy(state.queue, memory, values, writes=True)
     return result if axes is None else result.transpose(inverse(axes))
 

@@ -20,6 +20,7 @@ from portable_gpu.dtypes import element
 from portable_gpu.errors import (
     ArgumentError,
     ArgumentTypeError,
+    DeviceMemoryError,
     DTypeError,
     OverlapError,
     ReadOnlyError,
@@ -214,7 +215,10 @@ def new_array(
     size = prod(shape)
     itemsize = dtype.itemsize
     if data is None and size:
-        data = state.allocate(size * itemsize)
+        try:
+            data = state.allocate(size * itemsize)
+        except DeviceMemoryError as error:
+            raise DeviceMemoryError(f"an array of shape {shape} and {dtype}: {error}") from error
     array = object.__new__(Array)
     array.queue, array.context = queue, state.engine.context
     array.shape, array.dtype, array.strides = shape, dtype, c_strides(shape, itemsize)

@@ -25,9 +25,11 @@ from portable_gpu.errors import (
     ContextMismatchError,
     DeviceMemoryError,
     DTypeError,
+    HostMemoryError,
     OverlapError,
     ReadOnlyError,
 )
+from portable_gpu.ops.sampling import problem as sampling_problem
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.queue_state import QueueState
 from portable_gpu.runtime.registry import default_engine
@@ -375,6 +377,41 @@ def test_too_little_memory(engine: Engine) -> None:
         pg.sum(np.zeros(1 << 19, np.float64), engine=small)
     assert pg.sum(np.ones(10), engine=small) == 10
     assert pg.sum(data).get() == 16
+
+
+def test_shapes_that_no_memory_holds(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Errors name what was asked for, and the largest buffer of the device."""
+    largest = engine.device.max_mem_alloc_size
+    limit = engine.target.facts.max_alloc_size
+    for shape in ((1 << 40,), (1 << 64,), (1 << 32, 1 << 32)):
+        with pytest.raises(DeviceMemoryError, match=rf"shape is \(.* of float32.* has {largest}"):
+            pg.Array(engine.queue, shape, np.float32)
+    enormous = np.broadcast_to(np.float32(1), (1 << 20, 1 << 20))
+    for order in ("K", "C"):
+        with pytest.raises(DeviceMemoryError, match=rf"\(1048576, 1048576\) and float32.* {limit}"):
+            pg.asarray(enormous, order=order, engine=engine)
+    column, row = (
+        on_device(engine, np.ones(shape, np.int8)) for shape in ((1 << 20, 1), (1, 1 << 20))
+    )
+    with pytest.raises(DeviceMemoryError, match=rf"\(1048576, 1048576\) and int8.* {limit}"):
+        pg.elementwise("x + y", x=column, y=row)
+    image = np.ones((1, 1, 4, 4), np.float32)
+    with pytest.raises(DeviceMemoryError, match=r"\(1, 1, 4, 1099511627780\)"):
+        pg.nn.pad(image, (1 << 40, 0), engine=engine)
+    with pytest.raises(ArgumentError, match=f"from 1 to {(1 << 31) - 1}"):
+        pg.nn.interpolate(image, (1 << 40, 1), engine=engine)
+    with pytest.raises(HostMemoryError, match=r"no memory for values of shape \(2147483647, 2"):
+        pg.nn.Linear((1 << 31) - 1, (1 << 31) - 1, engine=engine)
+
+    def without_memory(*arguments: Any, **options: Any) -> Any:
+        raise MemoryError("none")
+
+    monkeypatch.setattr(sampling_problem, "table_of", without_memory)
+    with pytest.raises(HostMemoryError, match=r"shape \(1, 1, 4, 11\) and the tables.*none"):
+        pg.nn.pad(image, (3, 4), engine=engine)
+    monkeypatch.setattr(np, "require", without_memory)
+    with pytest.raises(HostMemoryError, match=r"x has shape \(4,\).* none"):
+        pg.asarray(np.ones(8)[::2], engine=engine)
 
 
 # -- threads and repetition

@@ -89,10 +89,10 @@ class MultiheadAttention(Module):
                 setattr(self, f"{name}_proj_weight", ModuleParameter(values, engine))
         self.in_proj_bias: ModuleParameter | None = None
         if flag(bias, "bias"):
-            self.in_proj_bias = ModuleParameter(np.zeros(3 * extent, kind), engine)
+            self.in_proj_bias = ModuleParameter(init.filled((3 * extent,), 0, kind), engine)
         self.out_proj = Linear(extent, extent, bias, dtype=dtype, engine=engine)
         if self.out_proj.bias is not None:
-            self.out_proj.bias.set(np.zeros(extent, kind))
+            self.out_proj.bias.set(init.filled((extent,), 0, kind))
         self._extents = extents
         self.seed, self.calls = init.next_seed() if seed is None else seed, 0
 

@@ -10,6 +10,7 @@ import numpy as np
 from portable_gpu.arguments import flag, real_number
 from portable_gpu.dtypes import as_dtype
 from portable_gpu.errors import ShapeError
+from portable_gpu.nn import init
 from portable_gpu.nn.modules.base import Buffer, Module
 from portable_gpu.nn.modules.linear import positive
 from portable_gpu.nn.parameter import ModuleParameter, add_grads
@@ -32,9 +33,9 @@ class _Normalization(Module):
     def _make(self, shape: Any, dtype: Any, engine: Any, weight: bool, bias: bool) -> None:
         kind = as_dtype(dtype)
         if weight:
-            self.weight = ModuleParameter(np.ones(shape, kind), engine)
+            self.weight = ModuleParameter(init.filled(shape, 1, kind), engine)
         if bias:
-            self.bias = ModuleParameter(np.zeros(shape, kind), engine)
+            self.bias = ModuleParameter(init.filled(shape, 0, kind), engine)
 
 
 class _Tracking(_Normalization):
@@ -57,8 +58,8 @@ class _Tracking(_Normalization):
         self._make(shape, dtype, engine, is_affine, is_affine and flag(bias, "bias"))
         if flag(track_running_stats, "track_running_stats"):
             statistics_kind = statistics_dtype(as_dtype(dtype))
-            self.running_mean = Buffer(np.zeros(shape, statistics_kind), engine)
-            self.running_var = Buffer(np.ones(shape, statistics_kind), engine)
+            self.running_mean = Buffer(init.filled(shape, 0, statistics_kind), engine)
+            self.running_var = Buffer(init.filled(shape, 1, statistics_kind), engine)
             self.num_batches_tracked = Buffer(np.int64(0), on_host=True)
 
     def _checked(self, input: Any) -> Any:

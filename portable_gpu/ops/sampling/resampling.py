@@ -284,13 +284,13 @@ def _sizes(
         if not all(1 <= one <= MAX_INT for one in products):
             raise ArgumentError(
                 f"scale_factor is {shown(scale_factor)} of extents {extents}; "
-                "expected a result of one element or more"
+                f"expected extents of the result from 1 to {MAX_INT}"
             )
         sizes = [floor(one) for one in products]
         if recompute:
             factors = [m / n for m, n in zip(sizes, extents, strict=True)]
     if not 1 <= min(sizes) <= max(sizes) <= MAX_INT:
-        raise ArgumentError(f"size is {shown(size)}; expected integers of at least 1")
+        raise ArgumentError(f"size is {shown(size)}; expected integers from 1 to {MAX_INT}")
     return sizes, factors
 
 
