@@ -30,6 +30,16 @@
     const ushort${V} bits = *(__global const f16_x${V} *)p;
     return vloada_half${V}(0, (const half *)&bits);
 % endif
+% if V in (8, 16):
+#elif HALVES_INLINE && defined(__F16C__)
+    // A function of clang is a conversion that LLVM 14 moves behind comparisons, which it makes of single halves.
+    const short${V} bits = as_short${V}(*(__global const f16_x${V} *)p);
+    float${V} v;
+% for part in [""] if V == 8 else [".lo", ".hi"]:
+    { float8 one; __asm__("vcvtph2ps %1, %0" : "=x"(one) : "x"(bits${part})); v${part} = one; }
+% endfor
+    return v;
+% endif
 #else
     // Scaling by 2^112 corrects the bias of the exponent, also for subnormal numbers.
     const uint${V} bits = CONVERT(uint${V}, *(__global const f16_x${V} *)p);
@@ -46,6 +56,14 @@
     vstore_half_rte(v${component(V, j)}, ${j}, (half *)&bits);
 % endfor
     *(__global f16_x${V} *)p = bits;
+% if V in (8, 16):
+#elif HALVES_INLINE && defined(__F16C__)
+    short${V} bits;
+% for part in [""] if V == 8 else [".lo", ".hi"]:
+    bits${part} = __builtin_ia32_vcvtps2ph256(v${part}, 0);
+% endfor
+    *(__global f16_x${V} *)p = as_ushort${V}(bits);
+% endif
 #else
 % if aligned or not target.is_cpu:
     ${"vstorea_half" if aligned else "vstore_half"}${V}_rte(v, 0, (__global half *)p);
