@@ -8,6 +8,7 @@
 ## Work-item (y, x) has the own rows y + 16 r.  Of the pairs it has those with the other rows x + 16 c; of the results,
 ## the columns 4 x + 64 c + 0 .. 3.
 ## a, w: sums of dq or dk, and of dv.  m_of, delta_of: the log-sum-exp and delta of each query of the tile (or own one).
+## part: for side "k", the number among the `shared` heads of queries that have the own head of keys.
 ## Rows in local memory are 4 elements longer, those of pairs 8, so that adjacent rows are in different banks.
 ## The order of sums is fixed.  DQ, DV: extents of rows, rounded up to 64.  row_arrays, tile_arrays: see mma_backward.
 ## Other parameters and the launch: see backward; a group has 256 work-items and TM own rows.

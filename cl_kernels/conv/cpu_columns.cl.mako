@@ -9,9 +9,9 @@
 ##
 ## last   whether channels are adjacent             step   1 or 2: the step along axis 2, if elements are adjacent in
 ##                                                         both arrays; else 0
-## width  0, or the places of a panel, if the matrix is packed for products (gemm/packed): steps k of a share of k are
-##        (channel, r), and a share has share_size elements:
-##            c[n, k / share, q / width, k % share, q % width]
+## width  0, or the places of a panel, if the matrix is packed for products (gemm/packed): the steps k are (channel, r),
+##        and each share of share_steps steps has share_size elements:
+##            c[n, k / share_steps, q / width, k % share_steps, q % width]
 ## run    the elements of a row of taps of all channels, if these are adjacent and few; else 0
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="space" file="/conv/_axes.cl.mako"/>
@@ -35,8 +35,8 @@ ${space.coordinates("item", order, "long")}\
 % if width:
         const ulong first = (at0 * t1_size + at1) * t2_size;
         long k = channel * taps0 * taps1 * taps2;  // the step within its share
-        __global ${E}_t *block_of_k = c + c_offset + n * c_batch + k / share * share_size;
-        k %= share;
+        __global ${E}_t *block_of_k = c + c_offset + n * c_batch + k / share_steps * share_size;
+        k %= share_steps;
 % endif
         for (long r0 = 0; r0 < taps0; r0++)
         for (long r1 = 0; r1 < taps1; r1++) {
@@ -59,7 +59,7 @@ ${space.coordinates("item", order, "long")}\
             for (long r2 = 0; r2 < taps2; r2++) {
 % if width:
                 __global ${E}_t *step = block_of_k + k++ * ${width};
-                if (k == share) k = 0, block_of_k += share_size;
+                if (k == share_steps) k = 0, block_of_k += share_size;
 % else:
                 __global ${E}_t *to = matrix + ((r0 * taps1 + r1) * taps2 + r2) * c_tap;
 % endif
@@ -74,7 +74,7 @@ ${space.coordinates("item", order, "long")}\
                 for (long q = ${start}; q < ${limit};) {  // the places of one panel
                     const ulong place = first + q, column = place % ${width};
                     const long after = min(${limit}, q + ${width} - (long)column);
-                    __global ${E}_t *to = step + place / ${width} * share * ${width} + column - q;
+                    __global ${E}_t *to = step + place / ${width} * share_steps * ${width} + column - q;
                     for (; q < after; q++) to[q] = ${f"row[{from_place}]" if value else "0"};
                 }
 <% continue %>

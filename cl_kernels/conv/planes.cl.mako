@@ -3,17 +3,17 @@
 ##   t[n, o, q] = bias[o] + sum_r s[n, o / targets, (q * step + r * tap_step + shift) / divisor] f[o, r]
 ##
 ##            pitch                 A work-item computes a band of rows of a plane.  The rows of s that it reads are
-##    0 0 0 0 0 0 0 0               copied between zeros.  The result at (q1, q2) is place q1 * pitch + q2; what a tap
-##    0 s s s s s s 0               reads for place i is `i + offset` in the copy, so that there are no edges: sums of
-##    0 s s s s s s 0               the places between rows are computed and not stored.
+##    0 0 0 0 0 0 0 0               copied between zeros.  The result at (q1, q2) is place i = q1 * pitch + q2.  A tap
+##    0 s s s s s s 0               reads element i + d of the copy, where d depends on the tap only.  So there are no
+##    0 s s s s s s 0               edges; the sums of places between rows are computed and not stored.
 ##
-## With stride 2, even rows or columns are one copy and odd ones another, `phase` elements apart.  With divisor 2, a
-## place is two results along an axis, of the remainders 0 and 1 by 2, and each tap belongs to results of one of them.
+## With stride 2 along an axis, even rows (or columns) have one copy and odd ones another, `phase` elements apart.  With
+## divisor 2 along an axis, a place has two results there, an even one and an odd one, and a tap is read by one of them.
 ##
 ## Arguments: see _axes; a plane is an image's channel.  Item: image n, channel o, and a band of `lines` rows of places.
 ## places1, places2: places along axes 1 and 2.  low1, low2: the lowest position that a tap reads for place 0.
-## rows_of_taps: rows that one place reads.  inside: elements of a row of s that are copied.  copied: the number of
-## elements of the copy, which are cleared before.
+## rows_of_taps: rows that one place reads.  inside: how many elements of a row of s are copied.  copied: how many
+## elements the copies have; they are set to 0 before.
 ##
 ## elem     element                       taps   taps along axes 1 and 2        V      numbers of a vector
 ## steps, divisors   of these axes        size   numbers of the copy, and of `sums`

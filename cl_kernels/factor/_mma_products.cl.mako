@@ -6,7 +6,7 @@
 <%namespace name="mma" file="/gemm/_mma.cl.mako"/>
 <%namespace name="tile" file="/factor/_tile.cl.mako"/>
 
-## wide: whether by the instruction for 16 steps of k at a time, where there is one.
+## wide: whether the instruction for 16 steps of k is used, on targets that have it.
 <%def name="define(wide=True)">${mma.instructions(wide and target.matrix_units == 'wgmma')}</%def>
 
 ## Declare the lane's first row and the warp's first column in V.
@@ -60,8 +60,8 @@ const int warp = t / 32, g = t % 32 / 4, quad = t % 4;
 </%def>
 
 ## Subtract the sums from v, whose elements other work-items hold: the sums pass through the local memory of the panels,
-## 32 rows at a time, or 64 if there are two panels of each operand.  The first half of the rows (`lines`) is in
-## p_part, the second in q_part, with a pitch of 68.  has_input: whether v has been set to C; otherwise it is 0.
+## 32 rows at a time, or 64 if there are two panels of each operand.  The first half of these rows, `lines` of them, is
+## in p_part, the second in q_part, with a pitch of 68.  has_input: whether v has been set to C; otherwise it is 0.
 <%def name="subtract_sums(v, name, has_input)">\
 <% lines = 16 * panels %>\
 for (int from = 0; from < 64; from += ${2 * lines}) {

@@ -13,8 +13,8 @@
 <%namespace name="solve" file="/factor/_tile_solve.cl.mako"/>
 <%namespace name="factor" file="/factor/_tile_factor.cl.mako"/>
 
-## Subtract the products of V's remaining rows, from first_remaining on, from W, in steps of 16 rows.  The work-items
-## that hold these store them in local memory once more.
+## Subtract the products of V's remaining rows, from first_remaining on, from W, in steps of 16 rows.  For each step,
+## the work-items that hold these rows store them in local memory.
 <%def name="subtract_remaining_rows()">\
 for (int from = first_remaining; from < 64; from += 16) {
             __local value_t *shared_rows = solved + y * ${item_rows} % 16 * 68;

@@ -1,5 +1,5 @@
-## pack: copies between packed triangles (ops/factor's packed layout, in blocks of `block` = 128 rows) and dense
-## rectangles of them, of `rows` x `cols` elements from (row0, col0) on.
+## pack: copies between a packed triangle (ops/factor's packed layout, in blocks of `block` = 128 rows) and a dense
+## array of a rectangle of it, of `rows` x `cols` elements from (row0, col0) on.
 ##
 ##    block row I of h rows, from r0 = 128 I               r0              dense (i, j) is the triangle's
 ##    +---------------------------+.                                     (row0 + i, col0 + j)
@@ -56,7 +56,7 @@ ${operands.locate(names, rank, "band / bands")}
         for (long j = 0; j < rectangle_end; ++j) ${move("p")}
         for (long j = rectangle_end; j < triangle_end; ++j) ${move("q")}
 % if what == "unpack":
-        for (long j = triangle_end; j < cols; ++j) ${beyond()}
+        for (long j = triangle_end; j < cols; ++j) ${store_above()}
 % endif
 % else:
         const long j = group % pieces * ${size} + get_local_id(0);
@@ -65,7 +65,7 @@ ${operands.locate(names, rank, "band / bands")}
             ${move("p")}
         }
 % if what == "unpack":
-        else if (j < cols) ${beyond()}
+        else if (j < cols) ${store_above()}
 % endif
 % endif
     }
@@ -83,7 +83,7 @@ ${store}(${p} + j, ${load}(line + j${step}) + MUL(beta, ${load}(${p} + j)));
 </%def>
 
 ## A statement: store element j of a row of dense, which is above the diagonal.
-<%def name="beyond()">\
+<%def name="store_above()">\
 % if above == "conj":
 {
             // The mirrored element is in row `other`, in the block that begins at row `top`.

@@ -1,6 +1,6 @@
 ## The stores of the sums of an mma kernel to unaligned rows of C: a warp's squares are copied through local memory, one
-## after the other, so that 16 lanes store adjacent elements, and a warp two rows at a time.  _mma_output says which
-## sums a lane has.
+## after the other, so that each half of the warp stores 16 adjacent elements of a row.  _mma_output says which sums a
+## lane has.
 ##
 ## policy, problem: as in mma.  type: the C type of an element of C.  In scope: first_row, first_col, of the tile;
 ## rows_at, cols_at, of the warp in the tile; warp, lane, g, q; m, n; C's pointer and strides.

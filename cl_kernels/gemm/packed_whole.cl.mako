@@ -1,11 +1,11 @@
-## gemm of small products on a CPU: C = epilogue(alpha * A @ B + beta * C).  A work-item packs and multiplies `run`
-## whole products of a batch, one after the other, in its part of scratch.  If there are few products, it computes only
-## `strip` panels of B's columns of each.  Range: (products / run, panels of B / strip).
+## gemm of small products on a CPU: C = epilogue(alpha * A @ B + beta * C).  A work-item packs and multiplies
+## products_each products of a batch, one after the other, in its part of scratch.  If there are few products, it
+## computes only `strip` panels of B's columns of each.  Range: (products / products_each, panels of B / strip).
 ##
 ##   scratch of a work-item   | packed A, if a_packed: panel after panel (_pack) | packed B, if b_packed |
 ##
 ## MR, NR: rows and columns of a tile; C: reals of an element; steps: the extent of k.
-## once_b: whether B is the same for every product, and packed once.  Operands for which a_packed or b_packed is 0 are
+## common_b: whether B is the same for every product, and packed once.  Operands for which a_packed or b_packed is 0 are
 ## read in place.  Between the tiles of a product, `lines_a` and `lines_b` cache lines of the operands of the next
 ## product are prefetched.  Rows of C are stored over `across` panels of B, which stay in the L1 cache.
 ## The triangle is part of the text: in small products, tests at run time would be a measurable part of the time.
@@ -24,11 +24,11 @@ void ${kernel("whole")}
 {
     const long panels_a = (m + ${MR - 1}) / ${MR}, panels_b = (n + ${NR - 1}) / ${NR};
     const long size_a = panels_a * steps * ${MR * C}, size_b = strip * steps * ${NR * C};
-    const long part = get_global_id(1) * ((products + run - 1) / run) + get_global_id(0);
+    const long part = get_global_id(1) * ((products + products_each - 1) / products_each) + get_global_id(0);
     __global real_t *packed_a = scratch + part * (a_packed * size_a + b_packed * size_b);
     __global real_t *packed_b = packed_a + a_packed * size_a;
     const long first = get_global_id(1) * strip, last = LEAST(panels_b, first + strip);
-    const long start = get_global_id(0) * run, end = LEAST(products, start + run);
+    const long start = get_global_id(0) * products_each, end = LEAST(products, start + products_each);
 % for name, operand in names.items():
     __global ${'' if name == 'c' else 'const '}${operand.elem.name}_t *${name}_first = ${name};
 % endfor
@@ -40,7 +40,7 @@ void ${kernel("whole")}
         for (long p = 0; p < panels_a && a_packed; p++)
             pack_a(a + p * ${MR} * a_row, a_row, a_col, LEAST((long)${MR}, m - p * ${MR}), steps,
                    packed_a + p * steps * ${MR * C});
-        for (long q = first; q < last && b_packed && !(once_b && item > start); q++)
+        for (long q = first; q < last && b_packed && !(common_b && item > start); q++)
             pack_b(b + q * ${NR} * b_col, b_col, b_row, LEAST((long)${NR}, n - q * ${NR}), steps,
                    packed_b + (q - first) * steps * ${NR * C});
 % if rank == 1:

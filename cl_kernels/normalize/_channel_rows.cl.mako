@@ -1,15 +1,17 @@
-## A part of cpu_channels: from the sums of channels to the values of rows.  A row is one channel or, if `grouped`,
-## `each` adjacent ones.  In scope there: part, of `parts` of a sample; sums, totals: arrays of `channels` numbers in
-## the workspace, one for each field of the accumulator; numbers_NAME: values for each channel; NAME_at, the sample's
-## first element of operand NAME, and NAME_channel, its stride between channels.  p, elems, real, V: see _program.
+## Defs of cpu_channels: the values of rows are computed from the sums of channels.  A row is one channel or, if
+## `grouped`, `each` adjacent ones.  In scope there: part, of `parts` of a sample; sums, totals: arrays of `channels`
+## numbers in the workspace, one for each field of the accumulator; numbers_NAME: an array with the value NAME of each
+## channel; NAME_at, the sample's first element of operand NAME, and NAME_channel, its stride between channels.
+## p, elems, real, V: see _program.
 <%namespace name="program" file="/normalize/_program.cl.mako"/>
 <%namespace name="values" file="/normalize/_channel_values.cl.mako"/>
 
-## The totals of a phase over all parts, the numbers that later texts read, and, after the last phase, results of rows.
-## acc: the type of the phase's accumulator.  s: the accumulator of a row, or a vector of those of rows side by side.
-<%def name="finished(phase, acc, is_last)">\
+## The end of a phase: its sums are added over all parts; the values that later phases and the map read are computed
+## from these totals; after the last phase the results with one value for each row are stored.  acc: the type of the
+## phase's accumulator.  s: the accumulator of a row, or, for `width` rows side by side, a vector of accumulators.
+<%def name="finish_rows(phase, acc, is_last)">\
 <% texts = [text for name, text in p.row_outputs] if is_last else [] %>\
-% if part == "map":
+% if launch == "map":
 <%call expr="channels_of()" args="width">\
 <% type = acc if width == 1 else f"{acc}{width}" %>\
             ${type} total = ${type}_identity();
@@ -46,14 +48,14 @@ ${scaled("other", phase, 1)}\
             const ${real} ${name} = numbers_${name}[row * each];
 % endif
 % endfor
-${ends(phase, 1, is_last)}\
+${store_rows(phase, 1, is_last)}\
     }
 % else:
 <%call expr="channels_of()" args="width">\
             ${values.accumulator("s", phase, acc, width, "totals")}
 ${scaled("s", phase, width)}\
 ${values.declared(text, width, phase.values)}\
-${ends(phase, width, is_last)}\
+${store_rows(phase, width, is_last)}\
 </%call>\
 % endif
 </%def>
@@ -81,8 +83,8 @@ ${caller.body(width)}\
 % endif
 </%def>
 
-## Declare the values of a row, or of rows side by side, and store them.
-<%def name="ends(phase, width, is_last)">\
+## Declare the values of `width` rows side by side, by the text phase.finish, and store them.
+<%def name="store_rows(phase, width, is_last)">\
             ${program.module.typed(phase.finish, real, width, width)}
 % for name in phase.values:
 % if name in numbers and grouped:
@@ -94,12 +96,12 @@ ${caller.body(width)}\
 % if is_last and p.row_outputs:
             if (part == 0) {
 % for name in p.updated:
-                const ${vector(real, width)} old_${name} = ${lanes_of(name, width)};
+                const ${vector(real, width)} old_${name} = ${row_values(name, width)};
 % endfor
 % for name, text in p.row_outputs:
                 { const ${vector(real, width)} value = ${program.module.typed(text, real, width, width)};
 % for k in range(width):
-                ${elems[name].name}_store(${lane(name, k)}, value${component(width, k)});
+                ${elems[name].name}_store(${value_address(name, k)}, value${component(width, k)});
 % endfor
                 }
 % endfor
@@ -107,13 +109,12 @@ ${caller.body(width)}\
 % endif
 </%def>
 
-## Expressions: the address of the value of operand `name` for row k of those side by side, and the vector of all
-## values.
-<%def name="lane(name, k)">\
+## Expressions: the address of operand `name`'s value for row k of those side by side; the vector of all these values.
+<%def name="value_address(name, k)">\
 ${name}_at + (${"row" if grouped else f"c + {k}u"}) * ${name}_channel\
 </%def>
 
-<%def name="lanes_of(name, width)">\
-<% loads = [f"{elems[name].name}_load({capture(lane, name, k)})" for k in range(width)] %>\
+<%def name="row_values(name, width)">\
+<% loads = [f"{elems[name].name}_load({capture(value_address, name, k)})" for k in range(width)] %>\
 ${loads[0] if width == 1 else f"({vector(real, width)})({', '.join(loads)})"}\
 </%def>

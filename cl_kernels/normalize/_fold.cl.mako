@@ -1,6 +1,7 @@
-## Parts of rows and cpu_rows: loads, folds and maps of the vectors of a row (see _program).  A vector has the number
-## `tag`: x0, x1 ... are vectors of input x.  width: its elements; row_width: neighbouring rows of it, 1 if it is along
-## a row.  p: the RowProgram, whose texts are C text with the names of operands.  s: the accumulator of the phase.
+## Parts of rows and cpu_rows: loads, folds and maps of the vectors of a row (see _program).  The vectors of input x are
+## x0, x1 ...; the number of one is its `tag`.  It has `width` elements, of one row (row_width is 1), or, if `across`,
+## one element of each of row_width = width neighbouring rows.  p: the RowProgram, whose texts are C text with the names
+## of operands.  s: the accumulator of the phase.
 <%namespace name="program" file="/normalize/_program.cl.mako"/>
 
 ## Declare vector `tag` of each input, at element j of the row.
@@ -34,6 +35,7 @@
 % if name in p.sums and not target.is_cpu:
     sum_${name}${tag} += ${value};
 % elif name in p.sums:
+    // Sums over rows: the work-item's first row starts them, and the others add to them.
     { const ${vector(real, width)} sum = row == begin ? 0 : ${program.load(name, width)};
     ${program.store(name, width, f"sum + {value}")} }
 % else:
@@ -43,8 +45,8 @@
     }
 </%def>
 
-## Define IS_INDEX(a, b), a macro of the program's texts: a if the element (j, or a vector from j on) is the one that
-## the row's index selects, else b.  index<k>: that index of row k of a vector of rows (across), else of the row.
+## Define IS_INDEX(a, b), a macro of the program's texts: a for the element that the row's index selects, else b.  The
+## elements are j, or a vector from j on.  index<k>: the index of row k of a vector across rows; else index0.
 <%def name="picked(j, width, across)">\
 <% mask = vector("long" if real == "double" else "int", width) %>\
 % if width == 1:

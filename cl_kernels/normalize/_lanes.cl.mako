@@ -1,5 +1,5 @@
-## A part of rows: the total of the lanes of a row, in all of them.  L lanes have a row, G / L rows a group; S:
-## work-items of a sub-group.
+## A part of rows: the accumulators of the L lanes of a row are combined, and each of these lanes gets the total.  A
+## group has G / L rows.  S: work-items of a sub-group.
 ##
 ##   along    sub-groups fold by their exchange; each first lane writes a slot; all lanes of a row combine its slots
 ##   across   a tree in local memory
@@ -11,8 +11,8 @@
 ## Functions accK_t_of_row(v, slot, shared) for each phase K: v: this work-item's accumulator; slot: see subgroup.
 <%def name="define()">
 <% wave = 1 if across else min(L, S) %>
-% for phase in phases if part != "map" else []:
-<% acc, own = f"acc{loop.index}_t", G // L %>
+% for phase in phases if launch != "map" else []:
+<% acc, group_rows = f"acc{loop.index}_t", G // L %>
 % if wave > 1:
 ${subgroup.define(phase.accumulator(acc, real), wave)}
 % endif
@@ -22,11 +22,11 @@ static inline ${acc} ${acc}_of_row(${acc} v, __local ${acc} *slot, __local ${acc
 % if across:
     shared[lid] = v;
     barrier(CLK_LOCAL_MEM_FENCE);
-    for (uint left = ${G // 2}u; left >= ${own}u; left /= 2) {  // values that remain, G / L of which are totals
-        if (lid < left) shared[lid] = ${acc}_combine(shared[lid], shared[lid + left]);
+    for (uint remaining = ${G // 2}u; remaining >= ${group_rows}u; remaining /= 2) {
+        if (lid < remaining) shared[lid] = ${acc}_combine(shared[lid], shared[lid + remaining]);
         barrier(CLK_LOCAL_MEM_FENCE);
     }
-    return shared[lid % ${own}u];
+    return shared[lid % ${group_rows}u];
 % else:
 % if wave > 1:
     v = ${acc}_subgroup${wave}(v, slot);
@@ -47,7 +47,7 @@ static inline ${acc} ${acc}_of_row(${acc} v, __local ${acc} *slot, __local ${acc
 ## The declarations of local memory, in the kernel.
 <%def name="local()">\
 <% wave = 1 if across else min(L, S) %>\
-% for phase in phases if part != "map" else []:
+% for phase in phases if launch != "map" else []:
     __local acc${loop.index}_t shared${loop.index}[${G if across else G // wave}];
 % if wave > 1:
     SUBGROUP_SCRATCH(acc${loop.index}_t, scratch${loop.index}, ${G});

@@ -8,7 +8,7 @@
 ## the map use; then the map of each element.  elems: Element by operand.  real: type of the arithmetic.  V: elements of
 ## a vector.
 ## spread: inputs that have one element for a whole vector.  kept, outer: numbers of axes.
-## part: "whole", or "fold" and "map" if groups share a row.  across: whether a vector has one element of each of V
+## launch: "whole", or "fold" and "map" if groups share a row.  across: whether a vector has one element of each of V
 ## neighbouring rows.
 <%!
 def typed(text, real, width, row_width):

@@ -9,7 +9,7 @@
 ## if `grouped`, `each` neighbouring ones: then the sums of these are added.  If `weighted`, those of each
 ## channel are multiplied by its weight first.
 ##
-## part: "whole" if a group has all places of a sample; else "fold" stores each group's sums, and in "map" each group
+## launch: "whole" if a group has all places of a sample; else "fold" stores each group's sums, and in "map" each group
 ## adds those of all `parts` in order, and maps its places.
 ## Workspace of a group, in arrays of `channels`: the sums of F fields, their totals, and `numbers`, values for each
 ## channel.  direct: operands with such values that are read where they are stored, because there they are adjacent.
@@ -39,7 +39,7 @@ void ${kernel("normalize_cpu_channels")}
     const uint first = part * span, last = min(first + span, places);
     const ulong words = ${2 * F + len(numbers)} * (ulong)channels;
     __global ${real} *sums = partial + get_group_id(0) * words;
-    __global ${real} *const totals = sums + ${F if part == "map" else 0} * (ulong)channels;
+    __global ${real} *const totals = sums + ${F if launch == "map" else 0} * (ulong)channels;
 % for name in numbers:
     __global ${real} *numbers_${name} = sums + ${2 * F + loop.index} * (ulong)channels;
     (void)numbers_${name};
@@ -55,14 +55,14 @@ ${values.copied(name)}\
 % endif
 % endfor
 % for number, phase in enumerate(phases):
-% if part != "map":
+% if launch != "map":
 ${folded(phase, f"acc{number}_t")}\
 % endif
-% if part != "fold":
-${rows.finished(phase, f"acc{number}_t", phase is phases[-1])}\
+% if launch != "fold":
+${rows.finish_rows(phase, f"acc{number}_t", phase is phases[-1])}\
 % endif
 % endfor
-% if part != "fold":
+% if launch != "fold":
 <%call expr="over_places([text for name, text in p.outputs if name in near])" args="width, tags">\
 % for tag in tags:
 <% named = {n: f"{n}{tag}" if n in near else n for n in p.inputs} %>\

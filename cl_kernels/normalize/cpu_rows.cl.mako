@@ -4,7 +4,7 @@
 ##   across   rows 0 .. V-1 | V | V | ...       an element of V neighbouring rows; rows after whole blocks one by one
 ##
 ## A group is one work-item.  It computes rows_each rows, or blocks of V rows.  Each phase of the program (a RowProgram)
-## reads the row, which is in the cache after the first one, and the map reads it again.  With part "fold", `parts`
+## reads the row, which is in the cache after the first one, and the map reads it again.  With launch "fold", `parts`
 ## groups share each row or block, and each group stores the accumulators of its part; with "map", each group combines
 ## all parts in order and maps its part.
 ##
@@ -61,7 +61,7 @@ ${values.row_values(row_width)}\
 <% acc = f"acc{loop.index}_t" + ("" if row_width == 1 else str(row_width)) %>\
     {
     ${acc} total = ${acc}_identity();
-% if part == "map":
+% if launch == "map":
     for (uint k = 0; k < parts; ++k) {
         ${acc} other;
 % for field, _ in phase.fields:
@@ -75,7 +75,7 @@ ${values.row_values(row_width)}\
 ${loops.folded(phase, f"acc{loop.index}_t", width, row_width)}\
     }
 % endif
-% if part == "fold":
+% if launch == "fold":
 % for field, _ in phase.fields:
 % for q in range(row_width):
     partial[((ulong)(row + ${q}u) * parts + part) * ${len(phase.fields)}u + ${loop.parent.index}u]
@@ -87,7 +87,7 @@ ${loops.folded(phase, f"acc{loop.index}_t", width, row_width)}\
     ${program.module.typed(phase.finish, real, width, row_width)}
 % endif
 % endfor
-% if part != "fold":
+% if launch != "fold":
 % if p.outputs:
 ${loops.over_row(None, width, row_width)}\
 % endif

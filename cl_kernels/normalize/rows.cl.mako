@@ -6,7 +6,7 @@
 ##            | row 0 1 2 ... G/L-1 |  ...
 ##
 ## A work-item keeps the E vectors of its share in registers, and each phase folds them.  If E is 0, it reads
-## the row for the fold, U vectors at a time, and again for the map.  With part "fold", `parts` groups share each
+## the row for the fold, U vectors at a time, and again for the map.  With launch "fold", `parts` groups share each
 ## row, and each group stores the accumulators of its part; with "map", each group combines all parts of the row in
 ## order, and maps its part.  All lanes of a row have its values; the first lane stores results with one value for a
 ## row.  If the program has sums over rows, a group takes one row (or rows side by side) after the other, keeps the sums
@@ -57,7 +57,7 @@ ${share.load([name for name in p.early if name not in steady])}\
 % for phase in phases:
     {
     acc${loop.index}_t total = acc${loop.index}_t_identity();
-% if part == "map":
+% if launch == "map":
     for (uint k = 0; k < parts; ++k) {
         acc${loop.index}_t other;
 % for field, _ in phase.fields:
@@ -71,7 +71,7 @@ ${share.folded(phase, f"acc{loop.index}_t")}\
     }
     total = ${lanes.fold("total", loop.index)};
 % endif
-% if part == "fold":
+% if launch == "fold":
     if (lane == 0 && number < rows) {
 % for field, _ in phase.fields:
         partial[((ulong)row * parts + part) * ${len(phase.fields)}u + ${loop.index}u] = total.${field};
@@ -82,7 +82,7 @@ ${share.folded(phase, f"acc{loop.index}_t")}\
     ${program.module.typed(phase.finish, real, V, 1)}
 % endif
 % endfor
-% if part != "fold":
+% if launch != "fold":
 % if p.outputs:
 ${share.mapped()}\
 % endif

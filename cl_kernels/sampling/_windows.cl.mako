@@ -8,6 +8,8 @@
 
 ## Declare the places p<k>_<w> and offsets NAME<k>_<w> of the elements w of the window along axis k, and the weights
 ## w<k>_<output>_<tap> of the outputs of a block.  padded<k>: the length of a row of the table of weights.
+## Offsets are needed where loads begin: along the last axis where a segment does (`segments`: see blocks), along the
+## first one at every element that is read.
 <%def name="declare(k)">\
 <%
     rule, is_last = blocks[k], k == len(blocks) - 1

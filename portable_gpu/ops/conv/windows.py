@@ -179,7 +179,7 @@ class Windows:
             *scalars(index, "items"), *scalars("long", "s_offset", "c_offset"),
             *scalars(index, *shared, "s_batch", "s_channel"),
             *scalars(index, "c_batch", "c_channel", "c_tap", "c_place"),
-            *(scalars(index, "share", "share_size") if self.panels else ()),
+            *(scalars(index, "share_steps", "share_size") if self.panels else ()),
             *axis_parameters(index),
         ]  # fmt: skip
 
@@ -241,8 +241,9 @@ class WindowsPlan(OneLaunch):
                 "s_batch": w.image.outer, "s_channel": w.image.channel, "c_place": c.place,
             }  # fmt: skip
         if w.panels:
-            share, width = w.panels.share, w.panels.width
-            constants |= {"share": share, "share_size": -(-w.places // width) * share * width}
+            share_steps, width = w.panels.share_steps, w.panels.width
+            share_size = -(-w.places // width) * share_steps * width
+            constants |= {"share_steps": share_steps, "share_size": share_size}
         self.bytes = w.bytes
         self._launch = engine.programs.launch(
             w.specialization(engine.target), "image" if w.sums else "columns", constants,

@@ -139,7 +139,7 @@ class CpuChannelsKernel:
         """The name of the kernel."""
         return "normalize_cpu_channels"
 
-    def specialization(self, target: Target, part: str) -> Specialization:
+    def specialization(self, target: Target, launch: str) -> Specialization:
         """The text and options of one of the kernels."""
         problem, p = self.problem, self.problem.program
         return specialize(
@@ -155,7 +155,7 @@ class CpuChannelsKernel:
             U=_PLACES,
             F=self._fields,
             phases=self._phases,
-            part=part,
+            launch=launch,
             grouped=self.each.size > 1,
             weighted=self._is_weighted,
             near=self._near(),

@@ -69,7 +69,7 @@ class RowsKernel:
         """The name of the kernel."""
         return "normalize_cpu_rows" if target.is_cpu else "normalize_rows"
 
-    def specialization(self, target: Target, part: str) -> Specialization:
+    def specialization(self, target: Target, launch: str) -> Specialization:
         """The text and options of one of the kernels."""
         problem, p = self.problem, self.problem.program
         phases = p.phases if self.keeps else (p.stream,) * (p.stream is not None)
@@ -80,7 +80,7 @@ class RowsKernel:
             "V": self.vector,
             "U": self.row.policy.unroll,
             "phases": phases,
-            "part": part,
+            "launch": launch,
             "across": self.across,
             "spread": tuple(self._spread()),
             "kept": len(problem.kept),
@@ -96,7 +96,7 @@ class RowsKernel:
                 "E": self.keeps,
                 "steady": tuple(self._steady()),
             }
-        kernels = {self.entry(target): self._parameters(part)}
+        kernels = {self.entry(target): self._parameters(launch)}
         name = "cpu_rows" if target.is_cpu else "rows"
         spec = specialize(f"normalize/{name}", target, kernels, **context)
         if not p.sums or problem.real != "float" or self.group * 2 > _SUMMING:
@@ -105,7 +105,7 @@ class RowsKernel:
         limit = target.register_limit(_REGISTERS // _SUMMING)
         return replace(spec, options=(*spec.options, *limit))
 
-    def _parameters(self, part: str) -> list[Parameter]:
+    def _parameters(self, launch: str) -> list[Parameter]:
         """The kernel's parameters: operands, workspace, axes, numbers, the partition."""
         problem, p = self.problem, self.problem.program
         written = dict((*p.outputs, *p.row_outputs))
@@ -113,7 +113,7 @@ class RowsKernel:
         for name, elem in zip(p.operands, problem.elems, strict=True):
             result += [buffer(f"{elem.name}_t", f"{name}_in", writes=name in written)]
             result += scalars("long", f"{name}_offset")
-        if part != "whole":
+        if launch != "whole":
             result.append(buffer(problem.real, "partial", writes=True))
         axes = [
             ("kept", len(problem.kept), p.operands),

@@ -48,25 +48,25 @@ class Blocks:
     A third of the workspace is for packed parts of A, one for those of B, and one for sums of
     tiles.  k is divided as follows::
 
-        share    number of steps of k that a work-item adds to the sums of a tile in one launch
-        splits   number of shares of a tile that work-items add at the same time, in own sums
-        rounds   how often they do so, in sequence: splits x rounds x share is at least k
-        shares   number of shares of k in a slab, which one launch packs
+        share_steps   steps of a share, the part of k that a work-item adds to a tile in a launch
+        splits        shares of a tile that work-items add at the same time, each to its own sums
+        rounds        how often they do so, in sequence: splits x rounds x share_steps >= k
+        shares        shares of k in a slab, which one launch packs
 
     Attributes:
-        splits, share, shares: See above.
-        visit: The number of steps of k for which a work-item computes one tile before the next.
+        splits, share_steps, shares: See above.
+        visit_steps: The steps of k that a work-item adds to one tile before it goes to the next.
         slabs: The slabs, which are computed one after the other.
-        once_a, once_b: Whether the operand is the same for every product, and packed once.
-        grains: The pair (steps, panels) of A that a work-item packs, and that of B.
+        common_a, common_b: Whether the operand is the same for every product, and packed once.
+        pack_sizes: The pair (steps, panels) of A that a work-item packs, and that of B.
         sizes: The bytes of the packed parts of ``"a"`` and ``"b"``, and of the sums (``""``).
-        run: The number of panels of B that a work-item multiplies.
+        panels_each: The number of panels of B that a work-item multiplies.
     """
 
     def __init__(self, core: GemmProblem, form: PackedForm, units: int) -> None:
         """Cut a product, as it is computed, for a number of compute units."""
         self._core = core
-        self.once_a, self.once_b = not any(core.a.batch), not any(core.b.batch)
+        self.common_a, self.common_b = not any(core.a.batch), not any(core.b.batch)
         policy = form.policy
         itemsize = core.compute.itemsize
         tiles = core.tiles(policy.item_m, policy.item_n) * core.batch_size
@@ -74,24 +74,25 @@ class Blocks:
         self.splits = splits = max(1, min(target_splits, core.k // 512)) if target_splits > 1 else 1
         third = WORKSPACE // 3
         if form.b_packed:
-            worth = LAUNCH_FLOP * units * core.k // max(1, core.flop)  # steps of a launch
+            launch_steps = LAUNCH_FLOP * units * core.k // max(1, core.flop)  # steps of a launch
             max_depth = max(64, third // (itemsize * max(policy.item_m, policy.item_n)))
-            depth = min(max_depth, max(policy.depth, min(4 * policy.depth, worth)))
+            depth = min(max_depth, max(policy.depth, min(4 * policy.depth, launch_steps)))
         else:
-            # No panels of B limit a share, and a work-item visits it VISIT steps at a time.
+            # No panels of B limit a share, which a work-item reads in many visits of a tile.
             depth = max_depth = max(policy.depth, VISIT << 10)
-        whole = core.k <= splits * min(max_depth, 2 * depth)
-        rounds = 1 if whole else -(-core.k // (splits * depth))
-        self.share = share = max(1, -(-core.k // (splits * rounds)))
-        self.visit = share if form.b_packed else min(share, VISIT)
-        fits = max_depth // share
+        is_one_round = core.k <= splits * min(max_depth, 2 * depth)
+        rounds = 1 if is_one_round else -(-core.k // (splits * depth))
+        self.share_steps = share_steps = max(1, -(-core.k // (splits * rounds)))
+        self.visit_steps = share_steps if form.b_packed else min(share_steps, VISIT)
+        slab_shares = max_depth // share_steps
         if core.m * core.n * itemsize <= third:
             # Whole rows and columns: fewer, larger launches than of deep, small slabs.
-            sides = (core.m * form.a_packed, core.n * form.b_packed)
-            fits = third // max(1, itemsize * max(sides)) // share
-        self.shares = shares = splits if splits > 1 else max(1, min(rounds, fits))
-        slab_k = share * shares
-        keeps_sums = share < core.k or self.visit < share  # a tile is computed by several visits
+            packed_extents = (core.m * form.a_packed, core.n * form.b_packed)
+            slab_shares = third // max(1, itemsize * max(packed_extents)) // share_steps
+        self.shares = shares = splits if splits > 1 else max(1, min(rounds, slab_shares))
+        slab_k = share_steps * shares
+        # Sums are in memory where a tile is computed in several visits.
+        keeps_sums = share_steps < core.k or self.visit_steps < share_steps
         rows = max(1, third // (slab_k * itemsize * policy.item_m)) * policy.item_m
         cols = max(1, third // (slab_k * itemsize * policy.item_n)) * policy.item_n
         rows = core.m if not form.a_packed else min(rows, core.m)
@@ -108,13 +109,15 @@ class Blocks:
         is_whole = (rows, cols) == (core.m, core.n)
         products = max(1, third // max(1, bytes_of_product)) if is_whole else 1
         products = min(products, core.batch_size)
-        self.grains = (
+        self.pack_sizes = (
             grain(core.a.row, policy.item_m * core.a.elem.itemsize, policy.chunk),
             grain(core.b.col, policy.item_n * core.b.elem.itemsize, policy.chunk),
         )
         self.slabs = list(self._cut(products, rows, cols, slab_k))
         panels_a, panels_b = -(-rows // policy.item_m), -(-cols // policy.item_n)
-        copies_a, copies_b = (1 if once else products for once in (self.once_a, self.once_b))
+        copies_a, copies_b = (
+            1 if is_common else products for is_common in (self.common_a, self.common_b)
+        )
         slab_bytes = slab_k * itemsize
         tile_bytes = policy.item_m * policy.item_n * itemsize
         self.sizes = {
@@ -122,14 +125,16 @@ class Blocks:
             "b": form.b_packed * copies_b * panels_b * policy.item_n * slab_bytes,
             "": keeps_sums * splits * products * panels_a * panels_b * tile_bytes,
         }
-        flop_of_tile = 2 * policy.item_m * policy.item_n * core.compute.components * share
-        run = max(1, ITEM_FLOP // max(1, flop_of_tile))
+        flop_of_tile = 2 * policy.item_m * policy.item_n * core.compute.components * share_steps
+        panels_each = max(1, ITEM_FLOP // max(1, flop_of_tile))
         if not form.b_packed:
-            run = max(run, RUN_BYTES // (policy.item_n * itemsize))
-        run = min(run, max(1, panels_a * panels_b * products // (8 * units)), panels_b)
-        # Runs of panels of B are about equal, because threads share the items out.
-        items = -(-panels_b // run)
-        self.run = -(-panels_b // items)
+            panels_each = max(panels_each, RUN_BYTES // (policy.item_n * itemsize))
+        panels_each = min(
+            panels_each, max(1, panels_a * panels_b * products // (8 * units)), panels_b
+        )
+        # Work-items have nearly the same number of panels, so that threads end at the same time.
+        items = -(-panels_b // panels_each)
+        self.panels_each = -(-panels_b // items)
 
     def _cut(self, products: int, rows: int, cols: int, steps: int) -> Iterator[Slab]:
         """Yield the slabs of at most these extents, without those outside of a triangle of C."""

@@ -34,8 +34,8 @@ def text(problem: GemmProblem, policy: PackedPolicy, target: Target) -> Speciali
     e = problem.compute
     parameters = [
         buffer(f"{e.name}_t", "scratch", writes=True, restrict=False),
-        *scalars("long", "m", "n", "steps", "run", "count"),
-        *scalars("int", "once_a", "once_b"),
+        *scalars("long", "m", "n", "steps", "blocks_each", "count"),
+        *scalars("int", "common_a", "common_b"),
         *factors(e),
         *matrix_parameters("a", e, 1),
         *matrix_parameters("b", e, 1),
@@ -125,16 +125,16 @@ class LanesPlan(OneLaunch):
         self.flop, self.bytes = p.flop, p.bytes
         units = engine.target.compute_units
         blocks = -(-p.batch_size // policy.vector)
-        run = -(-blocks // (1 if units == 1 else ITEMS * units))
-        items = -(-blocks // run)
+        blocks_each = -(-blocks // (1 if units == 1 else ITEMS * units))
+        items = -(-blocks // blocks_each)
         self.workspace_bytes = items * _elements(p) * policy.vector * p.compute.itemsize
         operands = {"a": p.a, "b": p.b, "c": p.c}
         self._launch = engine.programs.launch(
             text(p, policy, engine.target),
             "lanes",
             {
-                "m": p.m, "n": p.n, "steps": p.k, "run": run, "count": p.batch_size,
-                "once_a": not any(p.a.batch), "once_b": not any(p.b.batch),
+                "m": p.m, "n": p.n, "steps": p.k, "blocks_each": blocks_each, "count": p.batch_size,
+                "common_a": not any(p.a.batch), "common_b": not any(p.b.batch),
                 **strides(operands), **extents(p.batch),
             },
             ["scratch", *operands],

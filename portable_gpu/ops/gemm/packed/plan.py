@@ -81,9 +81,9 @@ def _parameters(p: GemmProblem) -> Declared:
     pack = [
         buffer("real_t", "packed_a", writes=True),
         buffer("real_t", "packed_b", writes=True),
-        *scalars("long", "m", "n", "depth", "share"),
-        *scalars("int", "splits", "chunk_a", "group_a", "chunk_b", "group_b"),
-        *scalars("int", "panels_a", "panels_b", "once_a", "once_b"),
+        *scalars("long", "m", "n", "depth", "share_steps"),
+        *scalars("int", "shares", "chunk_a", "group_a", "chunk_b", "group_b"),
+        *scalars("int", "panels_a", "panels_b", "common_a", "common_b"),
         *scalars("long", "first", "packed_a_offset", "packed_b_offset"),
         *a, *b, *batch_parameters(rank),
     ]  # fmt: skip
@@ -91,9 +91,18 @@ def _parameters(p: GemmProblem) -> Declared:
         buffer("real_t", "packed_a"),
         buffer("real_t", "packed_b"),
         buffer("real_t", "partial", writes=True),
-        *scalars("long", "m", "n", "row", "col", "over", "under", "depth", "share"),
-        *scalars("int", "splits", "share0", "share_count", "block", "run", "visit", "products"),
-        *scalars("int", "a_packed", "b_packed", "once_a", "once_b"),
+        *scalars("long", "m", "n", "row", "col", "over", "under", "depth", "share_steps"),
+        *scalars(
+            "int",
+            "shares",
+            "first_share",
+            "share_count",
+            "block",
+            "panels_each",
+            "visit_steps",
+            "products",
+        ),
+        *scalars("int", "a_packed", "b_packed", "common_a", "common_b"),
         *scalars("long", "first", "packed_a_offset", "packed_b_offset"),
         *scalars("int", "parts", "finish"),
         *_stored(p),
@@ -107,8 +116,8 @@ def _whole_parameters(p: GemmProblem) -> Declared:
         buffer("real_t", "scratch", writes=True, restrict=False),
         *scalars("long", "m", "n"),
         *scalars("int", "steps"),
-        *scalars("long", "products", "run", "strip", "across"),
-        *scalars("int", "a_packed", "b_packed", "once_b", "lines_a", "lines_b"),
+        *scalars("long", "products", "products_each", "strip", "across"),
+        *scalars("int", "a_packed", "b_packed", "common_b", "lines_a", "lines_b"),
         *_stored(p),
     ]
     return {"whole": parameters}
@@ -149,12 +158,12 @@ class Panels:
 
     Attributes:
         width: Rows or columns of a panel.
-        share, shares: Steps of k of a share, and the number of shares.
+        share_steps, shares: Steps of k of a share, and the number of shares.
         nbytes: Bytes of the panels of all products.
     """
 
     width: int
-    share: int
+    share_steps: int
     shares: int
     nbytes: int
 
@@ -178,7 +187,7 @@ def prepacked_panels(
     if len(blocks.slabs) > 1 or not blocks.sizes[name]:
         return None
     width = form.policy.item_m if name == "a" else form.policy.item_n
-    return Panels(width, blocks.share, blocks.shares, blocks.sizes[name])
+    return Panels(width, blocks.share_steps, blocks.shares, blocks.sizes[name])
 
 
 class OperandPacking(Plan):
@@ -248,7 +257,7 @@ class PackedPlan(Plan):
         policy = form.policy
         self._panels_a = -(-core.m // policy.item_m)
         self._panels_b = -(-core.n // policy.item_n)
-        self._once_b = not any(core.b.batch)
+        self._common_b = not any(core.b.batch)
         self._programs = engine.programs
         self._spec = specialization_of(problem, form, engine.target)
         #: The panels of B that a work-item of the kernel `whole` computes.
@@ -348,8 +357,8 @@ class PackedPlan(Plan):
         """Return all on which the layout of a packed operand depends."""
         core, policy = self._core, self.form.policy
         operand, width = (core.a, policy.item_m) if name == "a" else (core.b, policy.item_n)
-        once = self.blocks.once_a if name == "a" else self.blocks.once_b
-        sizes = width, core.batch, once, self.blocks.share, self.blocks.shares
+        is_common = self.blocks.common_a if name == "a" else self.blocks.common_b
+        sizes = width, core.batch, is_common, self.blocks.share_steps, self.blocks.shares
         return name, operand, core.compute, self._part(self.blocks.slabs[0], name), sizes
 
     def packing(self, name: str) -> Launch:
@@ -382,8 +391,8 @@ class PackedPlan(Plan):
         items = (
             1 if self._is_small and not self.form.strip else min(core.batch_size, 64 * self._units)
         )
-        run = -(-core.batch_size // items)
-        return -(-core.batch_size // run), run
+        products_each = -(-core.batch_size // items)
+        return -(-core.batch_size // products_each), products_each
 
     def _across(self) -> int:
         """The panels of B across which rows of C are stored: half of the L1 cache holds them.
@@ -400,18 +409,18 @@ class PackedPlan(Plan):
 
     def _bind_whole(self) -> Launch:
         core = self._core
-        items, run = self._whole_items()
+        items, products_each = self._whole_items()
         tiles = self._panels_a * self._panels_b
         constants = {
             "m": core.m,
             "n": core.n,
             "steps": core.k,
             "products": core.batch_size,
-            "run": run,
+            "products_each": products_each,
             "strip": self._strip,
             "across": self._across(),
             **self._packed(),
-            "once_b": self._once_b,
+            "common_b": self._common_b,
             "lines_a": lines_ahead(core.a, core.m, core.k, tiles),
             "lines_b": lines_ahead(core.b, core.k, core.n, tiles),
         }
@@ -441,7 +450,7 @@ class PackedPlan(Plan):
                 adds = self._bind_tiles(replace(slab, steps=0), 0, 1, parts=splits, finish=True)
                 yield PackedLaunch(adds, False, move_a, move_b)
             return
-        count = max(1, -(-slab.steps // self.blocks.share))
+        count = max(1, -(-slab.steps // self.blocks.share_steps))
         for share in range(count):
             tiles = self._bind_tiles(
                 slab, share, 1, parts=int(slab.step + share > 0),
@@ -453,15 +462,15 @@ class PackedPlan(Plan):
         core, policy = self._core, self.form.policy
         panels_a = -(-slab.rows // policy.item_m) * a_packed
         panels_b = -(-slab.cols // policy.item_n) * b_packed
-        (chunk_a, group_a), (chunk_b, group_b) = self.blocks.grains
+        (chunk_a, group_a), (chunk_b, group_b) = self.blocks.pack_sizes
         constants = self._of_slab(slab) | {
             "chunk_a": chunk_a, "group_a": group_a, "chunk_b": chunk_b, "group_b": group_b,
             "panels_a": panels_a, "panels_b": panels_b,
             **strides({"a": core.a, "b": core.b}), **extents(core.batch),
         }  # fmt: skip
-        share, shares = self.blocks.share, self.blocks.shares
-        items = -(-panels_a // group_a) * -(-share // chunk_a) * shares
-        items += -(-panels_b // group_b) * -(-share // chunk_b) * shares
+        share_steps, shares = self.blocks.share_steps, self.blocks.shares
+        items = -(-panels_a // group_a) * -(-share_steps // chunk_a) * shares
+        items += -(-panels_b // group_b) * -(-share_steps // chunk_b) * shares
         size = (items, slab.products, 1)
         return self._programs.launch(
             self._spec, "pack", constants, ["packed_a", "packed_b", "a", "b"],
@@ -469,13 +478,13 @@ class PackedPlan(Plan):
         )  # fmt: skip
 
     def _bind_tiles(
-        self, slab: Slab, share0: int, share_count: int, parts: int, finish: bool
+        self, slab: Slab, first_share: int, share_count: int, parts: int, finish: bool
     ) -> Launch:
         """Multiply panels of a slab.
 
         Args:
             slab: The slab.
-            share0, share_count: The first share, and the number of shares; each has its own
+            first_share, share_count: The first share, and the number of shares; each has its own
                 work-items.
             parts: The number of unfinished sums of each tile that are added first.
             finish: Whether the result is stored in C; otherwise sums remain unfinished.
@@ -485,21 +494,22 @@ class PackedPlan(Plan):
         blocks = -(-panels_a // policy.block_m)
         block = -(-panels_a // blocks)
         constants = self._of_slab(slab) | {
-            "row": slab.row, "col": slab.col, "share0": share0, "share_count": share_count,
-            "block": block, "run": self.blocks.run, "visit": self.blocks.visit,
-            "products": slab.products, "parts": parts, "finish": finish,
-            **self._packed(), **self._band(),
+            "row": slab.row, "col": slab.col, "first_share": first_share,
+            "share_count": share_count, "block": block, "panels_each": self.blocks.panels_each,
+            "visit_steps": self.blocks.visit_steps, "products": slab.products, "parts": parts,
+            "finish": finish, **self._packed(), **self._band(),
         }  # fmt: skip
-        size = (block, -(-panels_b // self.blocks.run), blocks * share_count * slab.products)
+        items_b = -(-panels_b // self.blocks.panels_each)
+        size = block, items_b, blocks * share_count * slab.products
         return self._bind("tiles", constants, ["packed_a", "packed_b", "partial"], size)
 
     def _of_slab(self, slab: Slab) -> dict[str, int]:
         """The arguments that packing and multiplying a slab have in common."""
-        # The kernels' `splits` are the shares of a slab.
         return {
-            "m": slab.rows, "n": slab.cols, "depth": slab.steps, "share": self.blocks.share,
-            "splits": self.blocks.shares, "first": slab.first,
-            "once_a": self.blocks.once_a, "once_b": self.blocks.once_b,
+            "m": slab.rows, "n": slab.cols, "depth": slab.steps,
+            "share_steps": self.blocks.share_steps, "shares": self.blocks.shares,
+            "first": slab.first,
+            "common_a": self.blocks.common_a, "common_b": self.blocks.common_b,
         }  # fmt: skip
 
     def _packed(self) -> dict[str, int]:
