@@ -15,6 +15,7 @@ import pytest
 from interruptions import handler, interrupted, stop
 
 import portable_gpu as pg
+from portable_gpu import nn
 from portable_gpu.errors import (
     ArgumentError,
     BuildError,
@@ -502,3 +503,13 @@ def test_interrupts(new_engine: Engine) -> None:
             assert not caller.in_flight
     assert count > 50
     np.testing.assert_array_equal(pg.matmul(a, b).get(), x @ y)
+
+
+def test_activations_of_some_thousand_elements(new_engine: Engine, counts: Counts) -> None:
+    """Functions that are inlined as vectors take the calling thread less time than workers wake."""
+    small, large = (on_device(new_engine, np.ones(size, np.float32)) for size in (30_000, 10**7))
+    for function in (nn.gelu, nn.silu, nn.tanh):
+        repeat(new_engine, 3, lambda function=function: function(small))
+        assert counts.take() == (2, 0), function
+        repeat(new_engine, 3, lambda function=function: function(large))
+        assert counts.take() == (0, 2), function

@@ -13,6 +13,7 @@ import pyopencl as cl
 
 from portable_gpu.codegen.expression import check_expression, check_name
 from portable_gpu.codegen.functions import Function
+from portable_gpu.codegen.names import inlined
 from portable_gpu.dtypes import Element, as_dtype, element
 from portable_gpu.errors import OverlapError
 from portable_gpu.ops.elementwise.problem import ElementwiseProblem
@@ -29,9 +30,13 @@ _NUMBERS = (*NUMBERS, np.generic)
 _ARRAYS = frozenset((np.ndarray, *DEVICE_KINDS))
 _KNOWN = _ARRAYS | set(NUMBERS)
 _ARRAY, _OUT = "array", "out"  # the kinds of inputs that are arrays
-# A call of a function such as exp takes a CPU about as long as 60 operations, but not one of these.
-_CALL, _CALL_FLOP = re.compile(r"\b([A-Za-z_]\w*)\s*\("), 60
-_CHEAP = frozenset(("abs", "clip", "fabs", "fmax", "fmin", "max", "min", "select", "where"))
+# A call of a function such as sin takes a CPU about as long as 60 operations, one that is inlined
+# as 8, and one of _CHEAP none.
+_CALL, _CALL_FLOP, _INLINED_FLOP = re.compile(r"\b([A-Za-z_]\w*)\s*\("), 60, 8
+_CHEAP = frozenset((
+    "abs", "clip", "copysign", "fabs", "floor", "fmax", "fmin", "isfinite", "isinf", "isnan", "max",
+    "min", "select", "where",
+))  # fmt: skip
 
 
 def elementwise(
@@ -273,7 +278,7 @@ def _normalise(arguments: CallArguments) -> Invocation:
         shape=shape,
         dtype=result_dtype,
         plan=plan,
-        flop=prod(shape) * (len(names) + _CALL_FLOP * len(_calls(expression))),
+        flop=prod(shape) * (len(names) + _flop_of_calls(expression, compute_dtype)),
         scalars=arguments.scalars,
         out=out,
         reads_out=bool(updated),
@@ -282,17 +287,19 @@ def _normalise(arguments: CallArguments) -> Invocation:
     )
 
 
-def _calls(expression: str) -> set[str]:
-    """Return the calls that take long; a compiler makes equal ones once."""
-    calls = set()
+@lru_cache(maxsize=1024)
+def _flop_of_calls(expression: str, compute_dtype: np.dtype[Any]) -> int:
+    """Return the cost of the calls for each element; a compiler makes equal ones once."""
+    cheaper, calls = inlined(expression, element(compute_dtype).value), {}
     for call in _CALL.finditer(expression):
         end, depth = call.end(), 1
         while depth and end < len(expression):
             depth += {"(": 1, ")": -1}.get(expression[end], 0)
             end += 1
         if call[1] not in _CHEAP:
-            calls.add(expression[call.start() : end])
-    return calls
+            cost = _INLINED_FLOP if call[1] in cheaper else _CALL_FLOP
+            calls[expression[call.start() : end]] = cost
+    return sum(calls.values())
 
 
 _ELEMENTWISE = Operation("elementwise", _normalise)
