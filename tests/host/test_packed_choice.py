@@ -127,3 +127,26 @@ def test_tiles_of_many_rows_read_long_rows_in_place(
     assert form.policy.item_m > 6
     assert not form.whole
     assert form.a_packed != in_place
+
+
+@pytest.mark.parametrize(
+    ("device", "m", "k", "in_place"),
+    [(POCL, 200, 6000, True), (POCL, 200, 800, False), (POCL, 512, 6000, False),
+     (POCL, 1100, 6000, False), (INTEL_CPU, 200, 6000, False)],
+)  # fmt: skip
+def test_deep_products_read_near_columns_in_place(
+    device: DeviceFacts, m: int, k: int, in_place: bool
+) -> None:
+    """Not columns in few sets of the cache, nor those in a page of their own each."""
+    problem = contiguous(m, 256, k, "float32", (), "T", "N")
+    form = preferred_form(problem, detect(device), TABLE)
+    assert not form.whole
+    assert not form.transposed
+    assert form.a_packed != in_place
+
+
+def test_near_columns_of_all_products_of_a_batch_are_packed() -> None:
+    own = contiguous(200, 256, 6000, "float32", (4,), "T", "N")
+    shared = replace(own, a=replace(own.a, batch=(0,)))
+    assert not preferred_form(own, detect(POCL), TABLE).a_packed
+    assert preferred_form(shared, detect(POCL), TABLE).a_packed

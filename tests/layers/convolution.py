@@ -121,12 +121,13 @@ def amplified_weights(x: Any, dy: Any, pads: Pads, groups: int) -> Any:
     tiles = np.lib.stride_tricks.sliding_window_view(
         np.pad(x, [(0, 0), (0, 0), *ends]), (4, 4), axis=(2, 3)
     )[:, :, ::2, ::2]
-    tiles = (B @ tiles @ B.T).reshape(n, groups, -1, rows, columns, 4, 4)
+    tiles = (B @ tiles @ B.T).reshape(n, groups, x.shape[1] // groups, rows, columns, 4, 4)
     ends = [(0, extent % 2) for extent in size]
-    dy = np.pad(dy, [(0, 0), (0, 0), *ends]).reshape(n, groups, -1, rows, 2, columns, 2)
+    dy = np.pad(dy, [(0, 0), (0, 0), *ends])
+    dy = dy.reshape(n, groups, filters // groups, rows, 2, columns, 2)
     of_dy = A.T @ dy.swapaxes(4, 5) @ A
     products = np.einsum("ngcrqij,ngkrqij->gkcij", tiles, of_dy)
-    return (G.T @ products @ G).reshape(filters, -1, 3, 3)
+    return (G.T @ products @ G).reshape(filters, x.shape[1] // groups, 3, 3)
 
 
 def turned(dy: Any, w: Any, pads: Pads, groups: int) -> tuple[Any, Any]:

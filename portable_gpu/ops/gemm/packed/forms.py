@@ -190,10 +190,27 @@ def _packs(
     if not whole:  # slabs pack an operand that all products share once
         tiles_of_a *= 1 if any(core.a.batch) else core.batch_size
         tiles_of_b *= 1 if any(core.b.batch) else core.batch_size
-    a_packed = tiles_of_a > uses and not _reads_rows(core, policy, whole, target)
-    if not whole and not is_lone:
-        a_packed = a_packed or _reads_far_columns(core, policy, tiles_of_a)
+    if not whole and _reads_near_columns(core, policy, target):
+        a_packed = False
+    else:
+        a_packed = tiles_of_a > uses and not _reads_rows(core, policy, whole, target)
+        if not whole and not is_lone:
+            a_packed = a_packed or _reads_far_columns(core, policy, tiles_of_a)
     return a_packed or not a_fits, tiles_of_b > uses or not b_fits
+
+
+def _reads_near_columns(core: GemmProblem, policy: PackedPolicy, target: Target) -> bool:
+    """Whether tiles of many rows read contiguous columns of A in place in slabs of deep products.
+
+    They do if several columns share a page of memory, and if these are not in few sets of the
+    cache.  One that all products of a batch share is packed once for all.
+    """
+    a, pitch = core.a, core.a.col * core.a.elem.itemsize
+    is_near = 0 < pitch < PAGE_BYTES and pitch % (PAGE_BYTES // 2) != 0
+    is_own = core.batch_size == 1 or any(a.batch)
+    fits = _FEW_ROWS < policy.item_m <= target.rows_in_place
+    is_deep = core.k >= OBLONG * max(core.m, core.n)
+    return fits and is_deep and a.row == 1 and is_near and is_own
 
 
 def _reads_far_columns(core: GemmProblem, policy: PackedPolicy, tiles: int) -> bool:
