@@ -141,10 +141,10 @@ def elementwise_like(
     if order is not None:
         axes = len(order)
         arrays = {n: permuted(x, order) if x.ndim == axes else x for n, x in arrays.items()}
+    inputs = {**arrays, **numbers} if numbers else arrays
     result = evaluate(
-        expression, {**arrays, **numbers}, dtype=dtype, out=out, engine=engine, queue=queue,
-        wait_for=wait_for,
-    )  # fmt: skip
+        expression, inputs, dtype=dtype, out=out, engine=engine, queue=queue, wait_for=wait_for
+    )
     return result if order is None else permuted(result, inverse(order))
 
 

@@ -21,6 +21,7 @@ from portable_gpu.errors import (
     ShapeError,
 )
 from portable_gpu.runtime import fork, layout
+from portable_gpu.runtime.events import QueueEvents
 from portable_gpu.runtime.layout import Layout, Shape
 from portable_gpu.runtime.report import KernelReport
 
@@ -256,9 +257,12 @@ class Array:
 
     def finish(self) -> None:
         """Wait for all events of the array, and remove them."""
-        for event in self.events:
+        events = self.events
+        if type(events) is QueueEvents and events.has_ended:
+            return  # a look at the list would take longer
+        for event in events:
             event.wait()
-        del self.events[:]
+        del events[:]
 
     def with_queue(self, queue: cl.CommandQueue | None) -> Array:
         """Return a view of the array with another queue, or with none (``None``).

@@ -50,6 +50,14 @@ class QueueEvents(list[cl.Event]):
         events._is_covered = False
         return events
 
+    @classmethod
+    def ended(cls, queue: cl.CommandQueue) -> QueueEvents:
+        """Make the list for an array that has its values already."""
+        events = cls()
+        events.queue = queue
+        events.is_untouched = events._is_covered = True
+        return events
+
     def renew(self) -> None:
         """Record that the array was written again, by a command that follows the list's events."""
         if not self.is_untouched:

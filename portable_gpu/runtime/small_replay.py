@@ -190,9 +190,7 @@ class SmallReplay(Replay):
             if has_reports:
                 out.reports = reports_of(*operands)
             return out
-        events = QueueEvents.of(queue)
-        events.end()
-        result = self._make(arrays[0].queue, data, events)
+        result = self._make(arrays[0].queue, data, QueueEvents.ended(queue))
         if self._report is not None:
             result.reports = self._report.reports(arrays, queue, written, None)
         elif has_reports:
