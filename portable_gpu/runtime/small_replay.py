@@ -131,8 +131,11 @@ class SmallReplay(Replay):
         k = 0
         for array in operands:
             events = array.events
-            is_own = type(events) is QueueEvents and events.queue is queue
-            if not (is_own and events.is_untouched) and not _are_complete(events, queue):
+            if type(events) is QueueEvents:
+                is_free = events.queue is queue and events.is_untouched
+            else:
+                is_free = not events
+            if not is_free and not _are_complete(events, queue):
                 return self._refuse(kernels, idle)
             base, offset = array.base_data, array.offset
             if getattr(base, MEMORY, None) is not memories[k] or offset != offsets[k]:
