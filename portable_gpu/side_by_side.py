@@ -26,10 +26,10 @@ _POLL_FRACTION, _MIN_POLL, _MAX_POLL = 0.02, 5e-5, 2e-3
 
 
 class NoThreadError(RuntimeError):
-    """The system starts no thread, and tasks are left."""
+    """The system starts no thread, and some tasks have not run."""
 
 
-def work_off(tasks: Iterable[Task], threads: int) -> None:
+def run_tasks(tasks: Iterable[Task], threads: int) -> None:
     """Run all tasks, and those that they return, and wait for their end.
 
     Args:
@@ -43,20 +43,20 @@ def work_off(tasks: Iterable[Task], threads: int) -> None:
 
 
 @contextlib.contextmanager
-def meanwhile(tasks: Iterable[Task], threads: int) -> Iterator[None]:
+def tasks_running(tasks: Iterable[Task], threads: int) -> Iterator[None]:
     """Run all tasks while the block is executed, and wait for them at its end.
 
     Args:
-        tasks, threads: See :func:`work_off`.
+        tasks, threads: See :func:`run_tasks`.
 
-    An exception ends the block as it ends :func:`work_off`.
+    An exception of a task or of a signal handler ends the block at once.
     """
     pool = _ThreadPool(tasks, threads)
     try:
         pool.begin()
         yield
     except BaseException:
-        pool.leave()
+        pool.abandon()
         raise
     pool.run()
 
@@ -73,15 +73,15 @@ class _ThreadPool:
         self._todo, self._threads = deque(tasks), threads
         self._running: set[object] = set()  # a token of each thread, from before it starts
         self._errors: list[BaseException] = []
-        self._is_left = False
+        self._is_abandoned = False
 
     def begin(self) -> None:
         """Start the threads."""
         self._start(len(self._todo))
 
-    def leave(self) -> None:
-        """Start no further task, and free the tasks that are left."""
-        self._is_left = True
+    def abandon(self) -> None:
+        """Start no further task, and free the tasks that have not started."""
+        self._is_abandoned = True
         self._todo.clear()
 
     def run(self) -> None:
@@ -95,17 +95,18 @@ class _ThreadPool:
                 passed = time.perf_counter() - begin
                 time.sleep(min(max(_MIN_POLL, _POLL_FRACTION * passed), _MAX_POLL))
         except BaseException:
-            self.leave()
+            self.abandon()
             raise
 
     def _raise(self) -> NoReturn:
-        """Raise the first error, to which nothing refers then.
+        """Raise the first error, and keep no reference to it.
 
-        Otherwise the error would refer to itself, by its traceback, and all that the frames of its
-        task hold would stay until Python's collector runs.
+        A local variable of this frame would be a reference from the error to itself, by its
+        traceback.  All that the frames of its task hold would then stay in memory until Python's
+        garbage collector runs.
         """
         error = self._errors[0]
-        self.leave()
+        self.abandon()
         self._errors.clear()
         try:
             raise error
@@ -128,7 +129,7 @@ class _ThreadPool:
     def _work(self, token: object) -> None:
         """Run tasks until none is left."""
         try:
-            while not (self._errors or self._is_left):
+            while not (self._errors or self._is_abandoned):
                 try:
                     task = self._todo.popleft()
                 except IndexError:
@@ -137,7 +138,7 @@ class _ThreadPool:
                 self._start(len(self._todo) - 1)
         except BaseException as error:
             self._errors.append(error)
-            if self._is_left:  # the first error is raised; this one would stay, see _raise
+            if self._is_abandoned:  # nothing raises and frees this error: see _raise
                 self._errors.clear()
         finally:
             self._running.discard(token)

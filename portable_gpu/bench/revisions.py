@@ -39,7 +39,7 @@ from portable_gpu.ops.case import Case
 from portable_gpu.runtime.devices import devices
 from portable_gpu.runtime.engine import Engine
 
-PREFIX = f"{Ours.name}@"  #: of the names of such peers
+PREFIX = f"{Ours.name}@"  #: The names of such peers begin with it.
 _PACKAGE, _KERNELS = "portable_gpu", "cl_kernels"
 _HERE = Path(__file__).resolve().parents[2]  # the folder of this revision's package
 _START = (
@@ -55,15 +55,16 @@ class Process:
         """Start it.
 
         Args:
-            name: How errors call it.
-            folder: It holds ``portable_gpu``.
-            engine: Its device and class are taken.
+            name: The name of the process in errors.
+            folder: The folder with ``portable_gpu``.
+            engine: The engine whose device and device class the process uses.
 
         Raises:
-            PortableGPUError: It has no such package, or that does not run here.
+            PortableGPUError: The folder has no such package, or the package does not run here.
         """
         self._name = name
-        self._in_step = True
+        #: Whether every request has been answered, so that the next answer is to the next request.
+        self._is_answered = True
         #: Numbers of calls that are no longer wanted.
         self.unwanted: list[int] = []
         command = [sys.executable, "-c", _START, str(folder), revision_process.__file__]
@@ -86,45 +87,45 @@ class Process:
         except BaseException:
             self.close()
             raise
-        #: What the package says of itself.
+        #: The version of the package.
         self.version: str = opened_package["version"]
 
-    def ask(self, request: str, **given: Any) -> Any:
+    def ask(self, request: str, **arguments: Any) -> Any:
         """The answer to a request.
 
         Raises:
             PortableGPUError: The request fails, the process has ended, or an earlier request was
                 interrupted.
         """
-        if not self._in_step:
+        if not self._is_answered:
             raise PortableGPUError(f"{self._name}: an earlier request was interrupted")
-        self._in_step = False
+        self._is_answered = False
         try:
             if self.unwanted:
                 numbers = self.unwanted[:]
                 del self.unwanted[: len(numbers)]  # the collector may add more
                 self._exchange("forget", {"numbers": numbers})
-            outcome, value = self._exchange(request, given)
+            outcome, value = self._exchange(request, arguments)
         except (EOFError, BrokenPipeError, pickle.UnpicklingError):
-            self._in_step, code = True, self._child.wait()
+            self._is_answered, code = True, self._child.wait()
             raise PortableGPUError(f"{self._name}: its process ended by itself ({code})") from None
-        self._in_step = True
+        self._is_answered = True
         if outcome == "failed":
             raise PortableGPUError(f"{self._name}: {value}")
         return value
 
-    def _exchange(self, request: str, given: dict[str, Any]) -> tuple[str, Any]:
+    def _exchange(self, request: str, arguments: dict[str, Any]) -> tuple[str, Any]:
         stdin, stdout = self._child.stdin, self._child.stdout
         assert stdin is not None
         assert stdout is not None
-        pickle.dump((request, given), stdin, protocol=5)
+        pickle.dump((request, arguments), stdin, protocol=5)
         stdin.flush()
         outcome, value = pickle.load(stdout)  # trusted: this process started the other one
         return outcome, value
 
     def close(self) -> None:
         """End it."""
-        if not self._in_step:
+        if not self._is_answered:
             self._child.kill()
         for stream in (self._child.stdin, self._child.stdout):
             assert stream is not None
@@ -227,7 +228,7 @@ class Revision(Peer):
             folder: The folder with the revision's ``portable_gpu`` and ``cl_kernels``.
             commit: The revision's commit; empty if it has none.
         """
-        self.name = name  # type: ignore[misc]  # of this one alone
+        self.name = name  # type: ignore[misc]  # peers of other classes have one name
         on_host = engine.maps_host_memory
         with ExitStack() as stack:
             processes = []
@@ -236,7 +237,7 @@ class Revision(Peer):
                 stack.callback(processes[-1].close)
             self._opened = stack.pop_all()
         names = Ours.name, name, f"{name}, again"
-        self.ours, self._own, self.again = (
+        self.ours, self._process, self.again = (
             RevisionProcess(item, process, on_host)
             for item, process in zip(names, processes, strict=True)
         )
@@ -249,7 +250,7 @@ class Revision(Peer):
 
     def prepare(self, case: Case, inputs: Sequence[Operands]) -> Timed:
         """See :class:`Peer`."""
-        return self._own.prepare(case, inputs)
+        return self._process.prepare(case, inputs)
 
     @property
     def sides(self) -> tuple[RevisionProcess | Revision, ...]:

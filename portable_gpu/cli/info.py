@@ -174,7 +174,7 @@ def _table(target: Target) -> Table:
     table.add_row("     class", f"[bold]{target.device_class}[/bold]", "", escape(summary))
     for name in dict.fromkeys((*_FIRST, *target.provenance)):
         fact = target.provenance[name]
-        if type(fact.value) in (int, tuple) and not fact.value:  # a fact of another class
+        if type(fact.value) in (int, tuple) and not fact.value:  # of other classes only
             continue
         heading, value = name.replace("_", " "), _value(name, fact.value)
         table.add_row(f"     {heading}", escape(value), fact.source, escape(fact.why))

@@ -29,7 +29,7 @@ import pyopencl as cl
 from portable_gpu.multi.member import Member
 from portable_gpu.runtime import staging
 from portable_gpu.runtime.array import Array
-from portable_gpu.side_by_side import Task, cores, meanwhile, work_off
+from portable_gpu.side_by_side import Task, cores, run_tasks, tasks_running
 
 _Values = np.ndarray[Any, Any]
 #: Threads for each device; :mod:`portable_gpu.runtime.staging` has this number for a single array.
@@ -233,7 +233,7 @@ class Copies:
             return ()
 
         # In the context of the calling thread, which has the name of the call.
-        work_off([partial(copy_context().run, run, number) for number in todo], len(todo))
+        run_tasks([partial(copy_context().run, run, number) for number in todo], len(todo))
         self.check()
 
     def wait(self) -> None:
@@ -349,7 +349,7 @@ def copies(members: Sequence[Member]) -> Iterator[Copies]:
     """
     running = Copies(members)
     try:
-        with meanwhile([running.work] * running.threads, running.threads):
+        with tasks_running([running.work] * running.threads, running.threads):
             yield running
             running.close()
         running.check()

@@ -15,7 +15,7 @@ from contextvars import copy_context
 from typing import Any, TypeVar
 
 from portable_gpu.multi.member import Member
-from portable_gpu.side_by_side import NoThreadError, Task, work_off
+from portable_gpu.side_by_side import NoThreadError, Task, run_tasks
 
 T = TypeVar("T")
 #: The smallest copy, in bytes, for which each device has a thread; to start threads takes 0.2 ms.
@@ -81,7 +81,7 @@ def side_by_side(members: Sequence[Member], work: Work[T]) -> list[T]:
 
     try:
         try:
-            work_off([task(*pair) for pair in queues.items()], len(queues))
+            run_tasks([task(*pair) for pair in queues.items()], len(queues))
         except NoThreadError:
             for member, numbers in queues.items():
                 run(member, numbers)

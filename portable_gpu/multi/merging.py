@@ -34,18 +34,19 @@ def merged_norms(left: Any, right: Any) -> Values:
 def merged_moments(left: Moments, right: Moments) -> Moments:
     """Return the moments of two groups, relative to the pivot of the first.
 
-    Means are relative to pivots, because their rounding would exceed the differences between the
-    means of groups, if these are large.
+    Means are relative to pivots: if means are large, their rounding would otherwise exceed the
+    differences between those of the groups.
 
     Source: Chan, Golub and LeVeque, Am. Stat. 37(3), 1983.
     """
-    (count, pivot, mean, squares), (other_count, other_pivot, other_mean, other) = left, right
+    count, pivot, mean, squares = left
+    other_count, other_pivot, other_mean, other_squares = right
     if not (count and other_count):
         return left if count else right
-    both, step = count + other_count, (other_pivot - pivot) + (other_mean - mean)
-    weight = other_count / both
-    squares = squares + other + np.abs(step) ** 2 * (count * weight)
-    return both, pivot, mean + step * weight, squares
+    total, difference = count + other_count, (other_pivot - pivot) + (other_mean - mean)
+    weight = other_count / total
+    squares = squares + other_squares + np.abs(difference) ** 2 * (count * weight)
+    return total, pivot, mean + difference * weight, squares
 
 
 def merged_extremes(is_better: np.ufunc, left: Extreme, right: Extreme) -> Extreme:
@@ -60,5 +61,5 @@ def merged_extremes(is_better: np.ufunc, left: Extreme, right: Extreme) -> Extre
     (index, value), (other_index, other) = left, right
     is_nan, other_is_nan = value != value, other != other
     is_tie = (value == other) | (is_nan & other_is_nan)
-    takes = (is_better(other, value) | other_is_nan) & ~is_nan | is_tie & (other_index < index)
-    return np.where(takes, other_index, index), np.where(takes, other, value)
+    is_other = (is_better(other, value) | other_is_nan) & ~is_nan | is_tie & (other_index < index)
+    return np.where(is_other, other_index, index), np.where(is_other, other, value)

@@ -85,7 +85,8 @@ def common_box(
     }
     (low_start, low_extent), (high_start, high_extent) = divided[low], divided[high]
     places = []
-    # Along its own axis all of a block is in the box; along the other axis it has all indices.
+    # A block has all indices along the axis of the other one, so the box begins there where the
+    # other block begins.  Along its own axis the box has all of the block, and begins at 0.
     for array, axis in ((source, source_axis), (target, target_axis)):
         column = 0 if axis == high else high_start * inner
         row = 0 if axis == low else low_start * between

@@ -1,10 +1,10 @@
 """PoCL's machine code of a kernel, compiled once.
 
-PoCL compiles a kernel to a shared library for a program's binary.  Its function runs every grid,
-in loops over a group whose size it does not know.  At the first launch PoCL compiles the kernel
-once more: for the size of the group, for the offset 0 and for small grids.  For a kernel that is
-a wrapper (:mod:`~portable_gpu.runtime.pocl_bodies`) this changes only the few instructions round
-the call, and takes as long as the first time.
+When a program's binary is read, PoCL compiles each kernel to a shared library.  Its function runs
+any grid, in loops over a group whose size it does not know.  At the first launch PoCL compiles the
+kernel once more: for the size of the group, for the offset 0 and for small grids.  For a kernel
+that is a wrapper (:mod:`~portable_gpu.runtime.pocl_bodies`) this changes only the few instructions
+round the call, and takes as long as the first time.
 
 PoCL looks for the second library in the program's entry of its cache, at
 ``KERNEL/SIZES-goffs0-smallgrid/KERNEL.so`` or, for large grids, ``KERNEL/SIZES-goffs0/KERNEL.so``.

@@ -17,7 +17,7 @@ import numpy as np
 import pyopencl as cl
 
 from portable_gpu.runtime import fork
-from portable_gpu.side_by_side import NoThreadError, Task, cores, work_off
+from portable_gpu.side_by_side import NoThreadError, Task, cores, run_tasks
 
 if TYPE_CHECKING:
     from portable_gpu.runtime.engine import Engine
@@ -205,7 +205,7 @@ class _Copy:
             cl.wait_for_events(self._wait_for)
         tasks: list[Task] = [self._work] * min(self._threads, len(self.uncopied))
         try:
-            work_off(tasks, self._threads)
+            run_tasks(tasks, self._threads)
         except NoThreadError:
             return
         except BaseException:

@@ -18,7 +18,7 @@ from portable_gpu.errors import DeviceMemoryError
 from portable_gpu.ops.fronts.lower import table_bytes
 from portable_gpu.runtime.call import Call
 from portable_gpu.runtime.transfer import asarray, asnumpy
-from portable_gpu.side_by_side import NoThreadError, Task, cores, meanwhile
+from portable_gpu.side_by_side import NoThreadError, Task, cores, tasks_running
 from portable_gpu.sparse.numeric import Numeric
 
 #: With fewer stored values the host is as fast as a kernel: it needs at most a millisecond.
@@ -67,7 +67,7 @@ def _checked(
     numeric: Numeric, queue: cl.CommandQueue, data: Any, pairs: _Pairs, triangle: str | None
 ) -> Any | None:
     differ: list[bool] = []  # not empty once a thread finds a difference
-    with meanwhile(_comparisons(pairs, differ), min(cores(), _MAX_THREADS)):
+    with tasks_running(_comparisons(pairs, differ), min(cores(), _MAX_THREADS)):
         stored = asarray(data, queue=queue)
         flag = asarray(np.zeros(1, np.int32), queue=queue)
     if differ:

@@ -51,7 +51,7 @@ class Partition:
 
     Attributes:
         ends: One more than the number of each part's last front.
-        outer: For each part, its fronts whose parent is in another part.
+        outer: For each part, its roots: the fronts whose parent is in another part.
         targets: For each part, the parts of these parents, ascending; each is an ancestor of those
             before it.
         work: Multiplications and additions of each part.
@@ -81,10 +81,10 @@ class Partition:
         part_of_parent = np.where(fronts.parent < 0, part, part[fronts.parent])
         all_outer = np.flatnonzero(part_of_parent != part)
         outer = np.split(all_outer, np.searchsorted(all_outer, ends[:-1])) if len(ends) else []
-        targets = tuple(tuple(np.unique(part_of_parent[which]).tolist()) for which in outer)
+        targets = tuple(tuple(np.unique(part_of_parent[roots]).tolist()) for roots in outer)
         work = np.add.reduceat(cost, [0, *ends[:-1]]) if len(fronts) else np.zeros(0)
         updates = update_sizes(fronts)
-        elements = tuple(float(updates[which].sum()) for which in outer)
+        elements = tuple(float(updates[roots].sum()) for roots in outer)
         return Partition(
             ends, tuple(outer), targets, tuple(work.tolist()), elements, _levels(targets)
         )
@@ -124,10 +124,10 @@ class Partition:
             before = best
             for number in range(len(self) - 1, -1, -1):
                 subtree = self._subtree(number)
-                for moved in (subtree, [number]) if len(subtree) > 1 else (subtree,):
+                for reassigned in (subtree, [number]) if len(subtree) > 1 else (subtree,):
                     for device in devices:
                         trial = list(result)
-                        for part in moved:
+                        for part in reassigned:
                             trial[part] = device
                         time = self._time(trial, shares, element_work)
                         if time < best:

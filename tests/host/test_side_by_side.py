@@ -18,7 +18,7 @@ from interruptions import Interrupted, handler, interrupted, stop
 from sparse_matrices import grid
 
 from portable_gpu import side_by_side
-from portable_gpu.side_by_side import Task, work_off
+from portable_gpu.side_by_side import Task, run_tasks
 from portable_gpu.sparse import analyze
 
 
@@ -32,10 +32,10 @@ def test_every_task_is_done_once(threads: int) -> None:
         callers.add(threading.get_ident())
         return [partial(task, (*name, k)) for k in range(3)] if len(name) < 4 else []
 
-    work_off([partial(task, (k,)) for k in range(2)], threads)
+    run_tasks([partial(task, (k,)) for k in range(2)], threads)
     assert len(done) == len(set(done)) == 2 * (1 + 3 + 9 + 27)
     assert threading.get_ident() not in callers
-    work_off([], threads)
+    run_tasks([], threads)
 
 
 def test_errors_of_tasks() -> None:
@@ -43,7 +43,7 @@ def test_errors_of_tasks() -> None:
         raise ValueError("planted")
 
     with pytest.raises(ValueError, match="planted"):
-        work_off([fail, lambda: [fail]], 3)
+        run_tasks([fail, lambda: [fail]], 3)
 
 
 def test_the_calling_thread_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -65,7 +65,7 @@ def test_the_calling_thread_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(side_by_side.time, "sleep", sleep)
         with pytest.raises(Interrupted):
-            work_off([wait], 1)
+            run_tasks([wait], 1)
     gate.set()
     time.sleep(0.05)
     assert len(begun) == 1
@@ -104,7 +104,7 @@ def test_what_a_failed_task_holds_is_freed_with_its_error() -> None:
     gc.disable()
     try:
         with contextlib.suppress(ZeroDivisionError):
-            work_off([fail], 2)
+            run_tasks([fail], 2)
         assert references[0]() is None
     finally:
         gc.enable()

@@ -55,19 +55,20 @@ def substitute(columns: Sequence[BlockColumn], x: _Values, precision: str | None
 
 
 class _SolvedPanel:
-    """A panel of right-hand sides, and of the rows that are solved so far."""
+    """A panel of right-hand sides, and its state: the rows that the next step needs."""
 
     def __init__(self, columns: Sequence[BlockColumn], x: _Values, precision: str | None) -> None:
         self._columns, self._x, self._precision = columns, x, precision
-        self._member: Member | None = None  # which has the rows
+        # Forward, the rows from the next block column on; back, the solutions of all rows below.
         self._rows: Array | None = None
+        self._member: Member | None = None  # the device that has these rows
         #: The rows that each block column has solved forward, which it needs on the way back.
         self._solved: list[Array] = []
 
     def step(self, number: int) -> None:
-        """Enqueue the part of a block column: all of them in order, then all of them back.
+        """Enqueue a step with one block column: forward with all in order, then back.
 
-        It waits for the copy of the rows to the column's device.
+        The call waits for the copy of the rows to the column's device.
         """
         count = len(self._columns)
         if number < count:
@@ -83,11 +84,8 @@ class _SolvedPanel:
 
     def _forward(self, column: BlockColumn) -> None:
         """Solve the rows of a block column, and subtract their part from the rows below."""
-        rows, width, member = (
-            self._rows_on(column.member),
-            column.stop - column.start,
-            column.member,
-        )
+        width, member = column.stop - column.start, column.member
+        rows = self._rows_on(member)
         options: dict[str, Any] = {"precision": self._precision, "engine": member.engine}
         with recorded_kernels(member, column.start):
             solved = solve_triangular(column.array[:width], rows[:width], "N", True, **options)
@@ -101,10 +99,8 @@ class _SolvedPanel:
         """Solve the rows of a block column, given the solutions of all rows below."""
         width, member = column.stop - column.start, column.member
         options: dict[str, Any] = {"precision": self._precision, "engine": member.engine}
-        top, rows = (
-            self._solved.pop(),
-            member.empty((len(column.array), self._x.shape[1]), self._x.dtype),
-        )
+        top = self._solved.pop()
+        rows = member.empty((len(column.array), self._x.shape[1]), self._x.dtype)
         below = self._rows_on(member)
         with recorded_kernels(member, column.start):
             if below.size:
@@ -125,7 +121,7 @@ class _SolvedPanel:
         return self._rows if not self._rows.offset else member.count(self._rows.copy())
 
     def _set_rows(self, member: Member, rows: Array) -> None:
-        """Note where the rows are, and that their copies wait for no later kernel."""
+        """Store the rows and their device; copies of them wait for the kernels so far only."""
         with member.named_errors():
             rows.events = [cl.enqueue_marker(member.engine.queue)]
             member.engine.queue.flush()

@@ -40,7 +40,7 @@ from portable_gpu.multi.transfers import download, upload
 from portable_gpu.progress import ProgressCallback
 from portable_gpu.runtime.array import Array
 from portable_gpu.runtime.events import marker
-from portable_gpu.side_by_side import Task, work_off
+from portable_gpu.side_by_side import Task, run_tasks
 
 #: The least bytes that devices read for which copies have threads of their own: to start them takes
 #: about 2 ms.
@@ -106,7 +106,7 @@ def _run(job: Job, members: Sequence[Member], shared: _Shared, running: Copies |
         runners[0].run()
         return
     try:
-        work_off([_task(runner) for runner in runners], len(runners))
+        run_tasks([_task(runner) for runner in runners], len(runners))
     except BaseException:
         shared.is_abandoned = True
         while any(runner.is_running for runner in runners):

@@ -42,7 +42,7 @@ from portable_gpu.multi.streaming.memmaps import (
 )
 from portable_gpu.runtime.array import DEVICE_KINDS
 from portable_gpu.runtime.views import bounds
-from portable_gpu.side_by_side import NoThreadError, Task, work_off
+from portable_gpu.side_by_side import NoThreadError, Task, run_tasks
 
 Values = np.ndarray[Any, np.dtype[Any]]
 #: A tile of an array: a slice along each axis.
@@ -285,7 +285,7 @@ def _to_its_end(write: Callable[[], Any]) -> None:
         return ()
 
     try:
-        work_off([task], 1)
+        run_tasks([task], 1)
     except NoThreadError:
         if _takes(permit):
             write()

@@ -91,22 +91,22 @@ class _Statements:
                 text = f"({text}) + {value.name} * {self.constant(factor)}"
         return self.new(text)
 
-    def root(self, a: _Number, power: int, of: int) -> _Number:
-        """Multiply a number by exp(-2 pi i power / of)."""
-        power %= of
-        if 4 * power % of == 0:
-            for _ in range(4 * power // of):
+    def times_root(self, a: _Number, power: int, order: int) -> _Number:
+        """Multiply a number by exp(-2 pi i power / order)."""
+        power %= order
+        if 4 * power % order == 0:
+            for _ in range(4 * power // order):
                 a = a.times_minus_i()
             return a
-        if 8 * power % of == 0:
-            eighth = 8 * power // of
+        if 8 * power % order == 0:
+            eighth = 8 * power // order
             for _ in range(eighth // 2):
                 a = a.times_minus_i()
             half = sqrt(0.5)  # times (1 - i) / sqrt(2)
             return _Number(
                 self.times(self.sum(a.re, a.im), half), self.times(self.sum(a.im, -a.re), half)
             )
-        c, s = _root(power, of)
+        c, s = _root(power, order)
         return _Number(
             self.combine(None, ((a.re, c), (a.im, -s))), self.combine(None, ((a.im, c), (a.re, s)))
         )
@@ -129,7 +129,7 @@ class _Statements:
         results: list[_Number | None] = [None] * n
         for k in range(q):
             for m, value in enumerate(
-                self.transform([self.root(parts[r][k], r * k, n) for r in range(p)])
+                self.transform([self.times_root(parts[r][k], r * k, n) for r in range(p)])
             ):
                 results[k + q * m] = value
         return [value for value in results if value is not None]
@@ -147,25 +147,25 @@ class _Statements:
             factors = [_root(-j * k, n) for j in half]
             even = [
                 self.combine(
-                    of(x[0]), [(of(s), c) for s, (c, _) in zip(sums, factors, strict=True)]
+                    part(x[0]), [(part(s), c) for s, (c, _) in zip(sums, factors, strict=True)]
                 )
-                for of in (_re, _im)
+                for part in (_re, _im)
             ]
             odd = [
                 self.combine(
-                    None, [(of(g), d) for g, (_, d) in zip(differences, factors, strict=True)]
+                    None, [(part(g), d) for g, (_, d) in zip(differences, factors, strict=True)]
                 )
-                for of in (_re, _im)
+                for part in (_re, _im)
             ]
-            side = _Number(*odd).times_minus_i()
-            results[k] = self.add(_Number(*even), side)
-            results[n - k] = self.add(_Number(*even), -side)
+            antisymmetric = _Number(*odd).times_minus_i()
+            results[k] = self.add(_Number(*even), antisymmetric)
+            results[n - k] = self.add(_Number(*even), -antisymmetric)
         return results
 
 
-def _root(power: int, of: int) -> tuple[float, float]:
-    """exp(-2 pi i power / of), each part to half a unit in the last place."""
-    value = complex(roots(np.array(power), of))
+def _root(power: int, order: int) -> tuple[float, float]:
+    """exp(-2 pi i power / order), each part to half a unit in the last place."""
+    value = complex(roots(np.array(power), order))
     return value.real, value.imag
 
 

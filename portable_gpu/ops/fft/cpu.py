@@ -75,12 +75,10 @@ def with_fused_passes(found: Sequence[Decomposition], line: Line) -> list[Decomp
         for decomposition in found
         if any(pass_step.pass_.twiddle_length for pass_step in decomposition.pass_steps)
         and not any(
-            item.pass_.twiddle_length and two.pass_.twiddle_length
-            for item, two in pairwise(decomposition.pass_steps)
+            one.pass_.twiddle_length and following.pass_.twiddle_length
+            for one, following in pairwise(decomposition.pass_steps)
         )
-        and max(pass_step.pass_.twiddle_length for pass_step in decomposition.pass_steps)
-        * 2
-        * line.real.itemsize
+        and 2 * line.real.itemsize * max(p.pass_.twiddle_length for p in decomposition.pass_steps)
         <= L2_BYTES // 4
     ]
     return [*found, *fused]

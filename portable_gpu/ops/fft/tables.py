@@ -87,11 +87,11 @@ def radices(n: int, preferred: tuple[int, ...] = (4, 8, 2, 3, 5, 7, 11, 13)) -> 
     return tuple(sorted(result, key=lambda radix: (radix in (2, 4, 8, 16), radix)))
 
 
-def roots(powers: Table, of: int) -> Table:
-    """exp(-2 pi i p / of) in double precision."""
-    reduced = np.asarray(powers, np.int64) % of
-    quarter = (8 * reduced + of) // (2 * of)  # the nearest one, so the angle is at most pi / 4
-    angle = (4 * reduced - quarter * of) * (-_PI / (2 * of))
+def roots(powers: Table, order: int) -> Table:
+    """exp(-2 pi i p / order) for each power p, in double precision."""
+    reduced = np.asarray(powers, np.int64) % order
+    quarter = (8 * reduced + order) // (2 * order)  # the nearest; the angle is at most pi / 4
+    angle = (4 * reduced - quarter * order) * (-_PI / (2 * order))
     reduced_roots = (np.cos(angle) + 1j * np.sin(angle)).astype(np.complex128)
     result: Table = reduced_roots * np.array([1, -1j, -1, 1j])[quarter % 4]
     return result

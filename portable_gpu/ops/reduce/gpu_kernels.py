@@ -48,8 +48,8 @@ def gpu_rows(
     unroll = 1
     if n * geometry.outer_count > lanes * vector:
         # Rows of one group hide each other's latency; accumulators with indices need registers.
-        single = lanes < size or reduction.indexed
-        base = replace(policy, unroll=1) if single else policy
+        one_in_flight = lanes < size or reduction.indexed
+        base = replace(policy, unroll=1) if one_in_flight else policy
         unroll = _unrolled(base, target, reduction, vector, n // (lanes * vector))
     group_rows = size // lanes
     parts = _row_parts(policy, target, reduction, geometry, target_groups) if lanes == size else 1
@@ -134,8 +134,8 @@ def _row_lanes(
         return size, size
     lanes = min(lanes, subgroup)
     # With many rows, fewer lanes for each row take less time to combine their results.
-    line = max(1, figures.adjacent_bytes // (vector * itemsize))
-    while lanes > line and n < figures.lane_steps * lanes * vector:
+    min_lanes = max(1, figures.adjacent_bytes // (vector * itemsize))
+    while lanes > min_lanes and n < figures.lane_steps * lanes * vector:
         if rows * lanes < 2 * figures.busy_items * units:
             break
         lanes //= 2
@@ -219,7 +219,7 @@ def gpu_columns(
         per_unit = -(-columns // (vector * vectors * target.compute_units))
         lanes = size = max(target.subgroup_size, min(size, ceil_power_of_two(per_unit)))
     lanes = max(lanes, size // ceil_power_of_two(max(1, count)))
-    lanes = _lanes_of_many(columns, vector * vectors, count, lanes, size, target, figures)
+    lanes = _widened_lanes(columns, vector * vectors, count, lanes, size, target, figures)
     block = lanes * vector * vectors
     tiles = -(-columns // block) * (geometry.rows // columns)
     unroll = _in_flight(
@@ -246,9 +246,9 @@ def gpu_columns(
     )  # fmt: skip
 
 
-def _lanes_of_many(
+def _widened_lanes(
     columns: int,
-    each: int,
+    item_columns: int,
     count: int,
     lanes: int,
     size: int,
@@ -257,14 +257,14 @@ def _lanes_of_many(
 ) -> int:
     """Return the work-items side by side, doubled while blocks still fill the device.
 
-    A work-item has ``each`` columns.
+    A work-item has ``item_columns`` columns.
     """
     max_lanes = min(size, figures.item_rows * size // max(1, count))
     while lanes < size:
         if lanes >= max_lanes and count > figures.many_rows:
             break
         blocks = 2 if lanes < max_lanes else figures.many_blocks
-        if columns <= blocks * lanes * each * target.compute_units:
+        if columns <= blocks * lanes * item_columns * target.compute_units:
             break
         lanes *= 2
     return lanes

@@ -16,8 +16,9 @@ _MAX_WINDOW = 20
 class AxisBlocks(NamedTuple):
     """The blocks of an axis: block c reads the window that begins at ``c * step + first``.
 
-    An element of a window that is outside the source is read at the nearest place of the source.
-    If sources are routed by an index (see ``routed``), it is left out.
+    An element of a window that is outside the source is read at the nearest place of the source,
+    or not at all if an index names the output that each source belongs to (gradients of max
+    pooling).
 
     Attributes:
         size: The number of outputs of a block.
@@ -46,7 +47,8 @@ def blocks_of(rule: AxisRule, size: int, routed: bool) -> AxisBlocks | None:
     Args:
         rule: The rule.
         size: The outputs of a block.
-        routed: Whether an index names the output of each source, as for gradients of max pooling.
+        routed: Whether an index names the output that each source belongs to, as for gradients of
+            max pooling.
     """
     result = _blocks_and_weights(rule, size, routed)
     return None if result is None else result[0]
@@ -66,12 +68,12 @@ def _blocks_and_weights(
     rule: AxisRule, size: int, routed: bool
 ) -> tuple[AxisBlocks, Numbers] | None:
     counts, places, weights = rule.entries()
-    outputs, whole = len(counts), len(counts) // size
-    if whole < 2 or not counts.all():
+    outputs, full_blocks = len(counts), len(counts) // size
+    if full_blocks < 2 or not counts.all():
         return None
     # The pattern of a block in the middle.
     ends = np.cumsum(counts)
-    starts, block = ends - counts, (whole - 1) // 2
+    starts, block = ends - counts, (full_blocks - 1) // 2
     step = int(places[starts[(block + 1) * size]] - places[starts[block * size]])
     outputs_of_block = range(block * size, (block + 1) * size)
     read = [np.unique(places[starts[o] : ends[o]]) - block * step for o in outputs_of_block]
@@ -80,26 +82,28 @@ def _blocks_and_weights(
     if step < 0 or width > _MAX_WINDOW:
         return None
     taps = tuple(tuple(int(place) - first for place in r) for r in read)
-    # The taps of all blocks if all are like this one; they must be those of the rule.
+    # All blocks are assumed to be like this one.  Arrays of taps have the shape (most taps of an
+    # output, outputs of all blocks).
     blocks = -(-outputs // size)
     longest = max(map(len, taps))
-    of_block = np.array([[*t, *(-1,) * (longest - len(t))] for t in taps]).T
-    is_tap = np.tile(of_block >= 0, (1, blocks))
+    block_taps = np.array([[*t, *(-1,) * (longest - len(t))] for t in taps]).T
+    is_tap = np.tile(block_taps >= 0, (1, blocks))
     is_tap[:, outputs:] = False
-    at = np.tile(of_block, (1, blocks)) + first + np.arange(blocks).repeat(size) * step
+    tap_places = np.tile(block_taps, (1, blocks)) + first + np.arange(blocks).repeat(size) * step
     if routed:
-        is_tap &= (at >= 0) & (at < rule.size)
-    pairs = np.arange(blocks * size) * rule.size + np.clip(at, 0, rule.size - 1)
+        is_tap &= (tap_places >= 0) & (tap_places < rule.size)
+    # Each pair (output, place) has one number.  The pairs of the taps must be those of the rule.
+    pairs = np.arange(blocks * size) * rule.size + np.clip(tap_places, 0, rule.size - 1)
     expected, inverse = np.unique(
         np.repeat(np.arange(outputs), counts) * rule.size + places, return_inverse=True
     )
-    pairs_read, times = np.unique(pairs[is_tap], return_counts=True)
-    if not np.array_equal(expected, pairs_read):
+    found, taps_of_pair = np.unique(pairs[is_tap], return_counts=True)
+    if not np.array_equal(expected, found):
         return None
-    total = np.bincount(inverse, weights, len(expected))
+    pair_weights = np.bincount(inverse, weights, len(expected))
     # A place that several taps of an output read has its weight divided among them.
-    divided = np.zeros(at.shape)
-    divided[is_tap] = (total / times)[np.searchsorted(expected, pairs[is_tap])]
+    divided = np.zeros(tap_places.shape)
+    divided[is_tap] = (pair_weights / taps_of_pair)[np.searchsorted(expected, pairs[is_tap])]
     window = np.arange(width) + first
     inside = (window >= 0) & (window + step * (blocks - 1) < rule.size)
     return AxisBlocks(size, step, first, width, taps, tuple(map(bool, inside))), divided

@@ -10,7 +10,7 @@ import numpy as np
 
 from portable_gpu.arguments import one_of, shown
 from portable_gpu.errors import ArgumentError, UnsupportedError, reraise_of_signal
-from portable_gpu.side_by_side import Task, work_off
+from portable_gpu.side_by_side import Task, run_tasks
 from portable_gpu.sparse.elimination import eliminate, levels
 from portable_gpu.sparse.graph import Graph, Int32
 from portable_gpu.sparse.ordering.approximate_degree import amd
@@ -97,7 +97,7 @@ def order(
         results[name] = _with_cost(graph, name, synchronises_levels)
         return ()
 
-    work_off([partial(attempt, name) for name in names], len(names))
+    run_tasks([partial(attempt, name) for name in names], len(names))
     best = min(names, key=lambda name: results[name][1])
     return results[best][0], best
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from portable_gpu.side_by_side import Task, cores, work_off
+from portable_gpu.side_by_side import Task, cores, run_tasks
 from portable_gpu.sparse.compiled import compiled, inner
 from portable_gpu.sparse.graph import Graph, Int32, Int64
 from portable_gpu.sparse.ordering.approximate_degree import Quotient, eliminate, quotient
@@ -44,7 +44,7 @@ def nd(graph: Graph) -> Int32:
     indptr, indices, weight, into = compressed(graph.indptr, graph.indices)
     order = np.empty(len(weight), np.int32)
     whole = Subgraph(indptr, indices, weight, np.arange(len(weight), dtype=np.int32))
-    work_off([partial(_order_part, whole, order)], cores())
+    run_tasks([partial(_order_part, whole, order)], cores())
     return _expanded(order, into)
 
 
