@@ -20,15 +20,16 @@
 __global ${"" if n in ("out", "indices") else "const "}${ctype} *${n}${suffix}\
 </%def>
 
-## Define the squares of elements and of vectors of `widths` elements, if squares are summed (of_squares).
-<%def name="define_squares(widths)">\
-% for type in dict.fromkeys(vector(e.value, width) for width in widths if of_squares):
-static inline ${type} __attribute__((overloadable)) squared(${type} x) { return x * x; }
+## Define the powers of absolute values of elements and of vectors of `widths` elements, if these are summed.
+<%def name="define_powers(widths)">\
+% for type in dict.fromkeys(vector(e.value, width) for width in widths if power > 1):
+<% base = "ABS(x)" if power % 2 else "x" %>\
+static inline ${type} __attribute__((overloadable)) powered(${type} x) { return ${" * ".join([base] * power)}; }
 % endfor
 </%def>
 
 ## The result of an output whose taps have been combined.
-<%def name="result(acc)">${f"sqrt({acc})" if of_squares else acc}</%def>
+<%def name="result(acc)">${f"sqrt({acc})" if power == 2 else acc}</%def>
 
 ## The value of an output that reads nothing.  lowest: the least value of the type.  fill: an argument.
 <%def name="nothing()">\
@@ -42,11 +43,11 @@ ${f"({e.value})({lowest})" if e.floating else lowest}\
 </%def>
 
 ## Combine the value `v` with the accumulator `acc`.  weight: the factor of v in a sum; flat: the index of v in the
-## plane, which becomes `found` where v is the largest value so far; squares: whether v has not been squared yet; lanes:
-## the elements of v, if not V.
-<%def name="take(acc, v, flat='', found='', weight='', squares=True, lanes=0)">\
+## plane, which becomes `found` where v is the largest value so far; powers: whether v is an element of x, not a sum of
+## powers; lanes: the elements of v, if not V.
+<%def name="take(acc, v, flat='', found='', weight='', powers=True, lanes=0)">\
 % if kind == "sum":
-${acc} += ${f"{weight} * " if weight else ""}${f"squared({v})" if of_squares and squares else v};\
+${acc} += ${f"{weight} * " if weight else ""}${f"powered({v})" if power > 1 and powers else v};\
 % elif kind == "copy":
 ${acc} = ${v};\
 % elif kind == "max":

@@ -86,7 +86,7 @@ ${loaded(n, w, begin, width, last, two)}\
     load = f"*(__global const {ctype} *)({at})" if n == "which" else load
     checks = [f"is_in0_{w}"] if two and n == "which" and not blocks[0].inside[w] else []
     checks += [f"is_in{last}_{begin}"] if n == "which" and not blocks[last].inside[begin] else []
-    load = f"squared({load})" if of_squares else load
+    load = f"powered({load})" if power > 1 else load
     read = {tap for taps in blocks[last].taps for tap in taps}
     load = f"{' && '.join(checks)} ? {load} : ({ctype})(-1)" if checks else load
 %>\

@@ -27,7 +27,7 @@ ${element.scalar(e)}
 ${element.vector_load(e, width, min(16, e.itemsize * width))}
 ${element.vector_store(e, width, min(16, e.itemsize * width))}
 % endfor
-${parts.define_squares([V, *(width for loads in segments.values() for _, width in loads)])}\
+${parts.define_powers([V, *(width for loads in segments.values() for _, width in loads)])}\
 
 __kernel ${group.of_size(G)}
 void ${kernel("sampling")}

@@ -35,7 +35,7 @@ ${element.scalar(e)}
 ${element.vector_load(e, lanes, False)}
 ${element.vector_store(e, lanes, False)}
 % endif
-${parts.define_squares([1, lanes])}\
+${parts.define_powers([1, lanes])}\
 
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
 void ${kernel("sampling")}

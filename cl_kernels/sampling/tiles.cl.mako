@@ -25,7 +25,7 @@ ${element.scalar(e)}
 ${element.vector_load(e, V, True)}
 ${element.vector_store(e, V, True)}
 % endif
-${parts.define_squares([V])}\
+${parts.define_powers([V])}\
 
 __kernel ${group.of_size(G)}
 void ${kernel("sampling")}

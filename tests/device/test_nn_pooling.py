@@ -271,6 +271,7 @@ def test_channels_side_by_side(engine: Engine, dtype: Any) -> None:
             dy, x.shape, 3, 2, 1, engine=engine
         ),
         "root": lambda x, dy: nn.lp_pool2d(x, 2.0, 2, engine=engine),
+        "cubes": lambda x, dy: nn.lp_pool2d(x, 3.0, 2, engine=engine),
         "largest": lambda x, dy: nn.max_pool2d(x, 3, 2, 1, engine=engine),
         "indices": lambda x, dy: nn.max_pool2d(
             x, 3, 2, 1, return_indices=True, engine=engine

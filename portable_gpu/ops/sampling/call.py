@@ -80,7 +80,7 @@ def invocation(
     rules: Sequence[AxisRule | None],
     arguments: CallArguments,
     fill: Any = 0,
-    of_squares: bool = False,
+    power: int = 1,
 ) -> Invocation:
     """The invocation of an operation on checked arrays.
 
@@ -91,7 +91,7 @@ def invocation(
         rules: The rule of each axis of the result, in the caller's order.
         arguments: Those of the call.
         fill: The value of copied outputs that read nothing, as :func:`bits` gives it.
-        of_squares: Whether sums are of squares, and results their square roots.
+        power: See :class:`portable_gpu.ops.sampling.problem.SamplingProblem`.
     """
     x, permutation = arrays[0][0], arguments.options[-1]
     shape = result_shape(x.shape, rules)
@@ -104,7 +104,7 @@ def invocation(
     def plan(engine: Engine, views: Sequence[View]) -> Plan:
         strides = tuple([tuple([view.strides[axis] for axis in back]) for view in views])
         aligned = 1 if engine.target.is_cpu else min(16, *(view.alignment for view in views))
-        problem = SamplingProblem(kind, elem, tuple(rules), shape, strides, aligned, of_squares)
+        problem = SamplingProblem(kind, elem, tuple(rules), shape, strides, aligned, power)
         return make_plan(engine, problem)
 
     return Invocation(

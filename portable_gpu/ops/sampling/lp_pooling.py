@@ -14,7 +14,7 @@ from portable_gpu.ops.factors import plain_number
 from portable_gpu.ops.floats import statistics_dtype
 from portable_gpu.ops.sampling.call import check_result, floating, spatial
 from portable_gpu.ops.sampling.pooling_calls import (
-    WINDOW_NORMS,
+    WINDOW_POWERS,
     WINDOW_SUMS,
     WINDOW_SUMS_BACKWARD,
     window_of,
@@ -63,7 +63,8 @@ class LpPooling:
 
         Raises: As :func:`avg_pool2d`; a p that is not above 0 and finite is an ArgumentError.
 
-        Cost: one launch for p = 2; else three, and two temporary arrays: powers, sums, roots.
+        Cost: one launch for p = 2; two and a temporary array for other whole p up to 8 with 32 and
+            64 bits: sums of powers, roots; else three, and two temporary arrays.
         Accuracy: a few ulp of the powers, which are products for whole p up to 8, and of the root;
             16-bit floats are computed in float32, and rounded once.
             torch takes x to the power p instead of ``|x|``, which differs for odd p.
@@ -74,9 +75,12 @@ class LpPooling:
         window_rules(x.shape, self._axes, window)
         options = self._axes, window
         if p == 2:
-            return WINDOW_NORMS.call((x,), options, out, engine, queue, wait_for)
+            return WINDOW_POWERS[2].call((x,), options, out, engine, queue, wait_for)
         place: dict[str, Any] = {"engine": engine, "queue": queue}
         wide = statistics_dtype(x.dtype)  # neither exponents nor powers are rounded to 16 bits
+        if p in WINDOW_POWERS and wide == x.dtype:
+            sums = WINDOW_POWERS[int(p)].call((x,), options, None, engine, queue, wait_for)
+            return elementwise(_root(int(p)), x=sums, out=out, **place)
         if p in _PRODUCTS:
             power, root = _product("abs(x)", int(p)), _root(int(p))
             exponents: list[dict[str, Any]] = [{}, {}]

@@ -180,7 +180,7 @@ def indices_of(arguments: CallArguments) -> Any:
 _Rules = Callable[..., Sequence[AxisRule | None]]
 
 
-def _forward(name: str, kind: str, rules_of: _Rules, of_squares: bool = False) -> SamplingOperation:
+def _forward(name: str, kind: str, rules_of: _Rules, power: int = 1) -> SamplingOperation:
     """The operation of a pooling function: options are the spatial axes and those of the rules."""
     check = floating if kind == "sum" else comparable
 
@@ -188,7 +188,7 @@ def _forward(name: str, kind: str, rules_of: _Rules, of_squares: bool = False) -
         axes, *options, _ = arguments.options
         x = check(first_input(arguments, axes), "input")
         rules = rules_of(x.shape, axes, *options)
-        result = invocation(kind, [(x, "input")], rules, arguments, of_squares=of_squares)
+        result = invocation(kind, [(x, "input")], rules, arguments, power=power)
         if kind == "argmax":
             indices = Result(result.shape, np.dtype(np.int64), "the array for indices")
             result.more = (indices,)
@@ -257,6 +257,7 @@ ADAPTIVE_AVG_BACKWARD = _backward("adaptive_avg_pool_backward", "sum", _adaptive
 ADAPTIVE_MAX = _forward("adaptive_max_pool", "max", adaptive_rules)
 ADAPTIVE_INDICES = _forward("adaptive_max_pool_with_indices", "argmax", adaptive_rules)
 ADAPTIVE_MAX_BACKWARD = _backward("adaptive_max_pool_backward", "routed", adaptive_rules)
-WINDOW_NORMS = _forward("window_norms", "sum", window_rules, of_squares=True)
+#: Sums of the powers of absolute values; of squares, their roots.
+WINDOW_POWERS = {p: _forward(f"window_powers_{p}", "sum", window_rules, p) for p in range(2, 9)}
 WINDOW_SUMS = _forward("window_sums", "sum", window_rules)
 WINDOW_SUMS_BACKWARD = _backward("window_sums_backward", "sum", window_rules)

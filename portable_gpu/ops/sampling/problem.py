@@ -30,7 +30,7 @@ class SamplingProblem:
         shape: The shape of the result.
         strides: The strides of each operand, sources first, in elements.
         alignment: A power of two that divides each array's first address.
-        of_squares: Whether a sum is of the squares of elements, and the result its square root.
+        power: The power of absolute values that a sum adds.  Of 2 the result is the square root.
     """
 
     kind: str
@@ -39,7 +39,7 @@ class SamplingProblem:
     shape: Shape
     strides: tuple[Shape, ...]
     alignment: int
-    of_squares: bool = False
+    power: int = 1
 
     @property
     def sources(self) -> tuple[str, ...]:

@@ -85,7 +85,7 @@ def context_of(
     lowest = "-INFINITY" if elem.floating else _LOWEST.get(elem.real, "0")
     return {
         "kind": problem.kind,
-        "of_squares": problem.of_squares,
+        "power": problem.power,
         "e": elem,
         "names": problem.names,
         "sources": problem.sources,
