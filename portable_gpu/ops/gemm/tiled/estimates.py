@@ -39,6 +39,7 @@ class TileCosts(Figures):
         start: Seconds of a product with very few steps.
         group: Seconds from the end of a group to the start of the next one.
         stores: The time to write elements of C, divided by that to read them.
+        item_store: Seconds of a store of a work-item, one after the other.
         gathered: The times of an operand with a reader: of a ``load`` of adjacent elements; and of
             each ``place`` that is checked for a load, for which a work-item waits if neighbouring
             work-items load single elements of different rows.
@@ -56,6 +57,7 @@ class TileCosts(Figures):
     start: float
     group: float
     stores: float
+    item_store: float
     gathered: Mapping[str, float]
     unaligned: Mapping[str, float]
 
@@ -88,7 +90,7 @@ def estimates(
         time_of = partial(_time_of_groups, policy, target, p.compute, costs.alone)
         for transposed in (False, True):
             computed = p.transpose() if transposed else p
-            policy, stores = _stored(row.policy, computed, costs)
+            policy, stores, width = _stored(row.policy, computed, costs)
             moving = p.moving(device, units, stores)
             groups = p.batch_size * computed.tiles(policy.tile_m, policy.tile_n)
             loads, waiting = _gathered(computed, policy, costs)
@@ -101,8 +103,8 @@ def estimates(
                 if splits == 1:
                     rounds = _rounds(groups, units, policy.resident(target, p.compute))
                 busy = work * (steps * time_of(rounds) + p.k * time_of(unsplit // units))
-                turns = max(1.0, rounds / policy.resident(target, p.compute))
-                waits = (latency + waiting * turns / slow) * (p.k if unsplit else steps)
+                sharing = max(1.0, rounds / policy.resident(target, p.compute))
+                waits = (latency + waiting * sharing / slow) * (p.k if unsplit else steps)
                 time = orientation * ((busy**3 + waits**3) ** (1 / 3) + 0.01 * busy)
                 time *= costs.shallow if used != policy else costs.cut if splits > 1 else 1.0
                 if splits > 1:
@@ -122,8 +124,10 @@ def estimates(
                 )
                 computing = time * slow / device.multiply_adds
                 at_once = units * used.resident(target, p.compute)
-                others = max(0, -(-(unsplit + (groups - unsplit) * splits) // at_once) - 1)
-                seconds = overlapped(computing, moving) + costs.start + others * costs.group
+                turns = -(-(unsplit + (groups - unsplit) * splits) // at_once)
+                storing = turns * costs.item_store * policy.item_m * policy.item_n / width
+                seconds = overlapped(computing + storing, moving) + costs.start
+                seconds += (turns - 1) * costs.group
                 yield seconds, tiling.fit(p.k)
 
 
@@ -147,8 +151,10 @@ def least_seconds(problem: GemmProblem, target: Target) -> float:
     return products / rate * min(1.0, costs.cut, costs.shallow, costs.turned)
 
 
-def _stored(policy: GemmPolicy, p: GemmProblem, costs: TileCosts) -> tuple[GemmPolicy, float]:
-    """Return the policy with the best order of stores, and the time of a store relative to a read.
+def _stored(policy: GemmPolicy, p: GemmProblem, costs: TileCosts) -> tuple[GemmPolicy, float, int]:
+    """Return the policy with the best order of stores, their cost, and the elements of each.
+
+    The cost is the time of a store relative to a read.
 
     If rows of C are not aligned, or C has a reader, each work-item would store single elements of
     several adjacent columns.  If stores are much of the work, columns are interleaved, so that
@@ -156,20 +162,20 @@ def _stored(policy: GemmPolicy, p: GemmProblem, costs: TileCosts) -> tuple[GemmP
     """
     c, stores, size = p.c, costs.stores, p.c.elem.itemsize
     if c.elem.complex:
-        return policy, stores
+        return policy, stores, 1
     by_reader = c.reader is not None
     is_contiguous = c.col == 1
     if c.reader is not None and c.reader.side == "col":
         is_contiguous = c.reader.strides[-1] == 1
     if is_contiguous and not by_reader and c.elem.storage == p.compute.real:
         if _is_aligned(p, policy.vector):
-            return policy, stores
+            return policy, stores, policy.vector
         if policy.vector > 2 and _is_aligned(p, 2) and p.k > _SHALLOW:
-            return policy, stores * costs.unaligned["pairs"]
+            return policy, stores * costs.unaligned["pairs"], 2
     order = "elements"
     if is_contiguous and p.k <= _MODERATE:
         policy, order = replace(policy, interleave=True), "interleaved"
-    return policy, stores * max(1.0, costs.unaligned[order] / size)
+    return policy, stores * max(1.0, costs.unaligned[order] / size), 1
 
 
 def _is_aligned(p: GemmProblem, width: int) -> bool:
