@@ -6,6 +6,7 @@
 ##   NAME_loadV(p)          -> V values as one vector (real elements)
 ##   NAME_store(p, v)       one value, rounded to nearest even
 ##   NAME_storeV(p, v)      V values (real elements)
+##   values(e, V, stored)   the values of V stored elements that are in a variable
 ##
 ## A bool is true if its byte is not 0, as in NumPy.  Kernels compute with 0 and 1, and store them.
 ##
@@ -85,6 +86,17 @@ ${half.vector_store(V, aligned)}\
     *(__global ${e.name}_x${V} *)p = v;
 % endif
 }
+</%def>
+
+## An expression: the values of `stored`, a variable of the type NAME_t, or NAME_xV (floating-point elements).
+<%def name="values(e, V, stored)"><% width = V if V > 1 else "" %>\
+% if e.name == "f16":
+(float${width})(${", ".join(f"vload_half({j}, (const half *)&{stored})" for j in range(V))})\
+% elif e.name == "bf16":
+as_float${width}(${f"CONVERT(uint{V}, {stored})" if V > 1 else f"(uint){stored}"} << 16)\
+% else:
+${stored}\
+% endif
 </%def>
 
 ## An expression: `width` bytes of bools as 0 or 1.

@@ -1,7 +1,7 @@
 ## Loads and products of conv/sliding and conv/sliding_weight, whose work-items advance from row to row.
 ##
 ##   ranges(...)   declare the positions of the elements of a row that the results read
-##   load(...)     load these elements of one row
+##   load(...)     load these elements of one row: declare, fetch and take
 ##   weights(...)  copy the weights of a group's channels to local memory
 ##   add(...)      add the products of a step
 ##
@@ -11,6 +11,7 @@
 ## chunks: (j, count) for `count` adjacent elements from position `from` + j on; each chunk is one load.
 ## strip: the Strip of V results along a row; rows: SlidingRows, with the Strip along axis 1.  wide: channels of a
 ## vector.
+<%namespace name="element" file="/common/element.cl.mako"/>
 <%! from portable_gpu.codegen.operators import component, vector %>
 
 ## For chunk k: NAME_inside{k}, whether it is inside of the row, and NAME_column{k}, the offset from which it is loaded.
@@ -21,23 +22,54 @@
 % endfor
 </%def>
 
-## Declare PREFIX0, PREFIX1, ...: the elements of row `i` (C text) of the plane, or 0 if the condition `has` is false.
-<%def name="load(elem, chunks, wide, I, prefix, i, has, name='s', plane='s')">\
+## The elements of a row are loaded in two parts, between which a work-item can add the products of the row before:
+##
+##   declare   variables of what is stored
+##   fetch     load them from row `i` (C text) of the plane
+##   take      declare PREFIX0, PREFIX1, ...: the values, or 0 if the condition `has` is false
+<%def name="declare(elem, chunks, wide, prefix)">\
+% for j, count in chunks:
+        ${elem.name}_${f"x{count * wide}" if count * wide > 1 else "t"} ${prefix}stored${j};
+% endfor
+</%def>
+
+<%def name="fetch(elem, chunks, wide, I, prefix, i, name='s', plane='s')">\
             __global const ${elem.name}_t *const ${prefix}row =
                 ${plane} + min(max(${i}, (${I})0), ${name}1_size - 1) * ${name}_axis1;
 % for k, (j, count) in enumerate(chunks):
-<% width = count * wide; value = vector(elem.real, width) %>\
-            ${value} ${f"{prefix}chunk{j}" if count > 1 else f"{prefix}{j}"} =
-                ${elem.name}_load${width if width > 1 else ""}(${prefix}row + ${name}_column${k});
+<% stored = f"{elem.name}_x{count * wide}" if count * wide > 1 else f"{elem.name}_t" %>\
+            ${prefix}stored${j} = *(__global const ${stored} *)(${prefix}row + ${name}_column${k});
 % endfor
+</%def>
+
+<%def name="take(elem, chunks, wide, prefix, has, name='s')">\
             const bool ${prefix}has = ${has};
 % for k, (j, count) in enumerate(chunks):
-<% value, loaded = vector(elem.real, count * wide), f"{prefix}chunk{j}" if count > 1 else f"{prefix}{j}" %>\
-            ${loaded} = ${prefix}has && ${name}_inside${k} ? ${loaded} : (${value})(0);
+<% value, taken = vector(elem.real, count * wide), f"{prefix}chunk{j}" if count > 1 else f"{prefix}{j}" %>\
+            ${value} ${taken} = ${element.values(elem, count * wide, f"{prefix}stored{j}")};
+            ${taken} = ${prefix}has && ${name}_inside${k} ? ${taken} : (${value})(0);
 % for n in range(count if count > 1 else 0):
-            const ${elem.real} ${prefix}${j + n} = ${loaded}${component(count, n)};
+            const ${elem.real} ${prefix}${j + n} = ${taken}${component(count, n)};
 % endfor
 % endfor
+</%def>
+
+## Fetch the rows of a step (C text) that no earlier step has loaded: x{l}_ is row l of the step's window.  is_first:
+## whether their variables are declared too.
+<%def name="fetch_rows(elem, chunks, wide, I, loaded, fresh, step, is_first=False)">\
+% for l in loaded:
+% if is_first:
+${declare(elem, chunks, wide, f"x{l}_")}\
+% endif
+${fetch(elem, chunks, wide, I, f"x{l}_", f"({step} * {fresh} + shift1 + {l})")}\
+% endfor
+</%def>
+
+## Declare PREFIX0, PREFIX1, ...: the elements of row `i` of the plane, or 0 if the condition `has` is false.
+<%def name="load(elem, chunks, wide, I, prefix, i, has, name='s', plane='s')">\
+${declare(elem, chunks, wide, prefix)}\
+${fetch(elem, chunks, wide, I, prefix, i, name, plane)}\
+${take(elem, chunks, wide, prefix, has, name)}\
 </%def>
 
 ## Fill the local memory weights[tap * pitch + channel]: the `pitch` channels of the work-group from first_channel on.

@@ -3,18 +3,16 @@
 ##
 ##   t[n, o, q] = bias[o] + sum_r s[n, o / targets, (q * step + r * tap_step + shift) / divisor] f[o, r]
 ##
-## A work-item has V neighbours of a row, and computes a few rows of them in each step.  A step loads the rows of the
-## source that no step before it has loaded, each element once, and adds their products to all results that need them:
-##   source rows    i-2  i-1   i
-##   taps            0    1    2
-## Row i completes the oldest sums, and leaves those of ahead - 1 later steps incomplete.  So a band begins as many
-## early. wide      adjacent channels of a work-item     lanes    work-items side by side along the channels, whose
-## weights are
-##                                                         in local memory; None: side by side along a row
-## G         work-items of a group                V        results of a work-item in a row
-## strip     the Strip of V results               rows     the SlidingRows: `at_once` rows of results are a step;
-##                                                         `ahead` steps read the same row, `fresh` rows are new
-## chunks    see _sliding                         joined   whether V results are one store
+## A work-item has V neighbours of a row, and computes a few rows of them in each step.  A step adds the products of the
+## rows of the source that no step before it has loaded, each element once, to all results that need them, and meanwhile
+## loads the rows of the next step:   source rows i-2 i-1 i   taps 0 1 2
+## Row i completes the oldest sums; those of ahead - 1 later steps stay incomplete.  So a band begins as many early.
+##
+## wide      adjacent channels of a work-item     lanes    work-items side by side along the channels, whose weights
+## G         work-items of a group                         are in local memory; None: side by side along a row
+## strip     the Strip of V results               V        results of a work-item in a row
+## chunks    see _sliding                         rows     the SlidingRows: `at_once` rows of results are a step;
+## joined    whether V results are one store               `ahead` steps read the same row, `fresh` rows are new
 ## register_taps  whether weights are registers   finish   the epilogue, whose rows are places along axis 2, or None
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="space" file="/conv/_axes.cl.mako"/>
@@ -85,8 +83,9 @@ ${sliding.ranges(chunks, I)}\
     sum_t ${", ".join(f"open{a}_{u}_{v} = start" for u in range(R) for v in range(V))};
 % endfor
     const ${I} first = band * steps, stop = min(first + steps, (t1_size + ${R - 1}) / ${R});
+${sliding.fetch_rows(elem, chunks, wide, I, loaded, fresh, f"(first - {ahead - 1})", is_first=True)}\
     for (${I} step = first - ${ahead - 1}; step < stop; step++) {
-        const ${I} window = step * ${fresh} + shift1;
+        const ${I} window = step * ${fresh} + shift1, next = min(step + 1, stop - 1);
 % for u in range(R):
 % for v in range(V):
         sum_t sum${u}_${v} = ${f"open0_{u}_{v}" if ahead > 1 else "start"};
@@ -96,8 +95,9 @@ ${sliding.ranges(chunks, I)}\
 % endfor
 % endfor
 % for l in loaded:
-${sliding.load(elem, chunks, wide, I, f"x{l}_", f"(window + {l})", f"window + {l} >= 0 && window + {l} < s1_size")}\
+${sliding.take(elem, chunks, wide, f"x{l}_", f"window + {l} >= 0 && window + {l} < s1_size")}\
 % endfor
+${sliding.fetch_rows(elem, chunks, wide, I, loaded, fresh, "next")}\
 ${sliding.add(rows, strip, loaded, weight)}\
         if (step < first) continue;
 % for u in range(R):

@@ -82,7 +82,7 @@ def test_gradients_by_weights_in_parts(
 ) -> None:  # fmt: skip
     """Several work-groups share a block of channels, and several blocks share the device."""
     gpu = Engine(queue=optimised.queue, device_class=device_class)
-    gpu.target = replace(gpu.target, compute_units=16)
+    gpu.target = replace(gpu.target, compute_units=48)
     channels, images, rng = 40 if last else 3, (47, 38), np.random.default_rng(kernel[0])
     kind = Kind(kernel, (stride, stride), (dilation, dilation), [(dilation, dilation)] * 2)
     sizes = (4, channels, *images, channels * filters, *kernel)
@@ -102,7 +102,7 @@ def test_gradients_by_weights_in_parts(
 
 def test_gradients_of_groups_by_weights_in_parts(optimised: Engine) -> None:
     gpu, rng = Engine(queue=optimised.queue, device_class="gcn"), np.random.default_rng(0)
-    gpu.target = replace(gpu.target, compute_units=16)
+    gpu.target = replace(gpu.target, compute_units=48)
     kind = Kind((3, 3), (1, 1), (1, 1), [(1, 1)] * 2)
     sizes, asked = (12, 4, 47, 38, 6, 3, 3), {"stride": 1, "padding": 1, "dilation": 1, "groups": 2}
     made = weight_kernel(problem("weight", sizes, element(np.float32), asked), gpu.target)

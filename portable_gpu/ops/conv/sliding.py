@@ -21,8 +21,8 @@ from portable_gpu.ops.one_launch import OneLaunch
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.targets import Target
 
-#: Bytes of adjacent channels of a work-item, and of the largest load.
-_CHANNEL_BYTES, _LOAD_BYTES = 8, 16
+#: Bytes of the largest load.
+_LOAD_BYTES = 16
 #: Words of a work-item's weights, and of its sums: each is a register.
 _MOST_WEIGHTS, _MOST_SUMS = 50, 80
 #: Taps of a filter, each of which is a part of the text; and bytes of local memory for weights.
@@ -180,15 +180,16 @@ def _parameters(context: Mapping[str, Any]) -> list[Parameter]:
     ]
 
 
-def _shape_of_item(p: ConvProblem, axes: Sequence[SpaceAxis]) -> tuple[int, int]:
-    """Return the neighbours of a work-item, and the rows of a step: the fastest ones timed."""
-    at_once = 1 if axes[1].step > 1 else 2
+def _shape_of_item(p: ConvProblem, axes: Sequence[SpaceAxis]) -> tuple[int, int, int]:
+    """Return a work-item's neighbours and bytes of channels, and the rows of a step.
+
+    Of those that were timed (docs/experiments) they are the fastest.
+    """
     if are_by_channels(p):
-        if p.elem.itemsize > 2:
-            return 4, 1
-        return (4 if axes[2].divisor > 1 else 2), at_once
+        return (2, 16, 1) if p.elem.itemsize > 2 else (2, 8, 2)
     image, size, _ = p.images
-    return (4 if whole_vectors(image, size[2], 4, p) else 2), at_once
+    rows = 1 if axes[1].step > 1 else 2
+    return (4 if whole_vectors(image, size[2], 4, p) else 2), 0, rows
 
 
 def sliding_kernel(problem: ConvProblem, target: Target) -> ConvKernel | None:
@@ -208,9 +209,9 @@ def sliding_kernel(problem: ConvProblem, target: Target) -> ConvKernel | None:
     source, result = (p.y, p.x) if backward else (p.x, p.y)
     targets = p.channels_of_group if backward else p.filters_of_group
     axes = axes_of(p, backward)
-    wide = adjacent(p, _CHANNEL_BYTES)
+    V, nbytes, at_once = _shape_of_item(p, axes)
+    wide = adjacent(p, nbytes)
     of_number = wide * words_of(p)  # registers for a number of each channel
-    V, at_once = _shape_of_item(p, axes)
     rows = rows_of(axes[1], at_once)
     if rows is None or p.taps > _MOST_TAPS:
         return None

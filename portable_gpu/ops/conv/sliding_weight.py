@@ -33,9 +33,7 @@ def _shape_of_item(p: ConvProblem) -> tuple[int, int, int]:
     """
     if not are_by_channels(p):
         return (4 if whole_vectors(p.y, p.y_size[2], 4, p) else 2), 0, 128
-    if p.elem.itemsize > 2:
-        return 2, 16, 512
-    return (2, 4, 256) if max(p.stride) == 1 else (1, 8, 256)
+    return (2, 16, 512) if p.elem.itemsize > 2 else (4, 8, 512)
 
 
 def sliding_weight_kernel(problem: ConvProblem, target: Target) -> WeightKernel | None:
