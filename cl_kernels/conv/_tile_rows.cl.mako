@@ -6,7 +6,7 @@
 ## between elements of a row.
 ##
 ## adjacent: whether axis is 1.  in_lanes: to[u * apart + j] has the V adjacent channels u * V, ... of element j, for
-## u < units.
+## u < units, and the element 32 further is prefetched.
 <%def name="copy(name, elem, V, units, adjacent, step, in_lanes)"><%
 E, real = elem.name, vector(elem.real, V)
 %>\
@@ -19,9 +19,13 @@ static inline void copy_${name}(${real if in_lanes else elem.real} *to, __global
         for (j = 0; j < first; j++) to[u * apart + j] = (${real})(0);
         for (j = last; j < count; j++) to[u * apart + j] = (${real})(0);
     }
-    for (j = first; j < last; j++)
+    for (j = first; j < last; j++) {
+% for line in range(0, units * V * elem.itemsize, 64):
+        PREFETCH((__global const char *)(from + (j + 32) * ${step} * axis) + ${line});
+% endfor
         for (int u = 0; u < ${units}; u++)
             to[u * apart + j] = ${E}_load${V}(from + j * ${step} * axis + u * ${V});
+    }
 % else:
     for (; j < first; j += ${V}) *(anywhere_t *)(to + j) = (${real})(0);
     j = first;
