@@ -72,6 +72,9 @@ class GroupArray:
         self.group, self.shape, self.dtype = group, shape, dtype
         self.axis, self.blocks = axis, tuple(blocks)
 
+    def __reduce__(self) -> Any:
+        return self.group.__reduce__()  # which raises the error: it belongs to one process
+
     def __repr__(self) -> str:
         place = "replicated" if self.axis is None else f"{len(self.blocks)} blocks"
         at = "" if self.axis is None else f" of axis {self.axis}"

@@ -731,6 +731,8 @@ def test_the_memory_limit_is_kept(groups: dict[str, DeviceGroup]) -> None:
     with DeviceGroup(devices, memory_limit=100_000) as group:
         x = group.asarray(normal(100, 400))
         assert {member.used for member in group.members} == {80_000}
+        with pytest.raises(UnsupportedError, match=r"send values by x\.asnumpy"):
+            pickle.dumps(x)
         with pytest.raises(
             DeviceMemoryError, match=r"device \d .* 3200 bytes .* 800 of its 100000"
         ):

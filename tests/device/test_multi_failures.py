@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import random
 import re
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -20,7 +21,7 @@ from interruptions import handler, interrupted, stop
 
 import portable_gpu as pg
 from portable_gpu import nn, sparse
-from portable_gpu.errors import DeviceFailedError, DeviceMemoryError
+from portable_gpu.errors import ArgumentError, DeviceFailedError, DeviceMemoryError
 from portable_gpu.multi import DataParallel, DeviceGroup, GroupArray, partition, streaming
 from portable_gpu.multi.failures import run_with_retry, working
 from portable_gpu.multi.member import Member
@@ -281,6 +282,54 @@ def test_calls_are_repeated_as_long_as_other_devices_fail(four: DeviceGroup) -> 
         with pytest.raises(DeviceMemoryError, match="on purpose"):
             run_with_retry(four, partial(fails, [*failures], calls))
         assert len(calls) == count
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_threads_whose_group_fails_and_is_closed(four: DeviceGroup, seed: int) -> None:
+    """Calls of several threads, and interrupts, while a device fails; then close() under calls.
+
+    Each call gives the right bits, or raises the error of the device or of the closed group.
+    """
+    draw = random.Random(seed)
+    devices = [engine.device for engine in four.engines[:2]]
+    names = [name for name in OPERATIONS if name != "training"]  # it sets the seed of all threads
+    with DeviceGroup(devices, on_failure=draw.choice(("raise", "retry"))) as group:
+        for engine in group.engines:
+            engine.caller, engine.maps_host_memory = None, False
+        expected = {name: bits_of(OPERATIONS[name](group)) for name in names}
+        before, wrong = used(group), list[str]()
+
+        def calls(allowed: type[Exception], *, closes: bool = False) -> None:
+            for number in range(3):
+                if closes and number == 1:
+                    group.close()
+                name = draw.choice(names)
+                try:
+                    if bits_of(OPERATIONS[name](group)) != expected[name]:
+                        wrong.append(name)
+                except (DeviceMemoryError, DeviceFailedError, allowed) as error:
+                    if allowed is ArgumentError and "closed" not in str(error):
+                        wrong.append(f"{name}: {error!r}")
+                except Exception as error:
+                    wrong.append(f"{name}: {error!r}")
+
+        def run_threads(meanwhile: Callable[[], Any], *allowed: Any) -> None:
+            threads = [threading.Thread(target=calls, args=allowed) for _ in range(2)]
+            for thread in threads:
+                thread.start()
+            meanwhile()
+            for thread in threads:
+                thread.join()
+
+        what, at = draw.choice(("allocations", "copies")), draw.randrange(30)
+        with failing(group.engines[1], what, at, lasts=seed % 2 == 0), handler(stop):
+            after = draw.uniform(1e-3, 3e-2)
+            run_threads(
+                lambda: interrupted(lambda: calls(DeviceMemoryError), after), DeviceMemoryError
+            )
+        assert used(group) == before
+        run_threads(lambda: calls(ArgumentError, closes=True), ArgumentError)
+    assert not wrong
 
 
 @pytest.mark.parametrize("name", OPERATIONS)
