@@ -38,6 +38,46 @@ for (; cleared < ${stop}; cleared++) {
 % endif
 </%def>
 
+## Set `to` to the 16 indices of sources from b + j on, -1 for those that are outside of the plane.
+<%def name="indices()">\
+                        const long8 low = vload8(0, which_row + b + j), high = vload8(1, which_row + b + j);
+                        const long8 fits_low = low >= 0 & low < plane, fits_high = high >= 0 & high < plane;
+                        to = (${index}16)(convert_${index}8(low | ~fits_low), convert_${index}8(high | ~fits_high));
+</%def>
+
+## Add 16 sources of plain columns at a time to all places of their windows, as 0 where the index is another one.
+<%def name="add_vectors(across)">\
+                for (; added + 16 <= n; added += 16) {
+                    const int j = added;
+                    int16 to;
+${indices()}\
+                    const float16 v = ${e.name}_load16(x_row + b + j);
+${add_to(0, across)}\
+                }
+</%def>
+
+## Add v to the places of the axes from k on.
+<%def name="add_to(k, across)">\
+% if k < across:
+                    for (int t${k} = 0; t${k} < most${k}; t${k}++) {
+                        const int p${k} = places${k}[t${k} * size${k} + o${k}];
+                        if (p${k} < 0) break;
+${add_to(k + 1, across)}\
+                    }
+% else:
+<%
+    place = " + ".join(f"p{axis} * flat{axis}" for axis in range(k))
+    at = "sums + place * columns_each + (b - begin + j)" if sums else "out + place * out_flat + (b + j)"
+    load = "vload16(0, at)" if sums else f"{e.name}_load16(at)"
+    value = f"to == place ? v : {load}" if kind == "placed" else f"{load} + (to == place ? v : 0)"
+    store = f"vstore16({value}, 0, at)" if sums else f"{e.name}_store16(at, {value})"
+%>\
+                        const int place = ${place};
+                        __global ${e.real if sums else f"{e.name}_t"} *at = ${at};
+                        ${store};
+% endif
+</%def>
+
 ## Compare the 16 indices `to` with the places of the windows of their sources, in loops over the places of the ruled
 ## axes k to across - 1, which are among the rows.  With plain_columns, these are all ruled axes: `inside` becomes true
 ## where an index is a place.  Else `column` becomes its place along the last axis (see scatter).

@@ -29,11 +29,12 @@
     across = K if plain_columns else K - 1  # the ruled axes among the rows
     step = {n: "" if unit[n] else f" * {n}_column_step" if plain_columns else f" * {n}_step{across}" for n in names}
     convert = "convert_long16" if index == "long" else ""
+    in_vectors = plain_columns and all(unit[n] for n in names) and (e.real, index) == ("float", "int")
     column = f" + (b + j){step['out']}" if plain_columns else ""
     add = f"{e.name}_store(to, {'v' if kind == 'placed' else f'{e.name}_load(to) + v'})"
 %>
 ${element.scalar(e)}
-% if sums:
+% if sums or in_vectors:
 ${element.vector_load(e, 16, False)}
 ${element.vector_store(e, 16, False)}
 % endif
@@ -70,14 +71,16 @@ void ${kernel("sampling")}
 % endfor
             for (${index} b = begin; b < end; b += ${B}) {
                 const int n = min((${index})${B}, end - b);
-                for (int next = 0; next < n; next += 16) {
+                int added = 0;
+% if in_vectors:
+${planes_of.add_vectors(across)}\
+% endif
+                for (int next = added; next < n; next += 16) {
                     const int j = max(0, min(next, n - 16));  // the last 16 may be tested twice
                     ${index}16 to;
 % if unit["which"]:
                     if (j + 16 <= n) {
-                        const long8 low = vload8(0, which_row + b + j), high = vload8(1, which_row + b + j);
-                        const long8 fits_low = low >= 0 & low < plane, fits_high = high >= 0 & high < plane;
-                        to = (${index}16)(convert_${index}8(low | ~fits_low), convert_${index}8(high | ~fits_high));
+${planes_of.indices()}\
                     } else
 % endif
                     {
@@ -96,7 +99,7 @@ ${planes_of.compare(0, across)}\
 % endif
                     vstore16(select((${index}16)(-1), to, inside), 0, at + j);
                 }
-                for (int j = 0; j < n; j++) {
+                for (int j = added; j < n; j++) {
                     if (at[j] < 0) continue;
                     const ${e.value} v = ${e.name}_load(x_row + (b + j)${step["x"]});
 % if sums:

@@ -265,6 +265,10 @@ def test_channels_side_by_side(engine: Engine, dtype: Any) -> None:
     x = random.integers(-9, 9, (2, 6, 7, 141)).astype(dtype).transpose(0, 3, 1, 2)
     x[1, ::3, 2:4, 5] = np.nan
     dy = random.integers(-9, 9, (2, 3, 4, 141)).astype(dtype).transpose(0, 3, 1, 2)
+
+    def indices(x: Any) -> Any:
+        return nn.max_pool2d(x, 3, 2, 1, return_indices=True, engine=engine)[1]
+
     calls = {
         "mean": lambda x, dy: nn.avg_pool2d(x, 3, 2, 1, engine=engine),
         "mean's gradient": lambda x, dy: nn.avg_pool2d_backward(
@@ -273,9 +277,13 @@ def test_channels_side_by_side(engine: Engine, dtype: Any) -> None:
         "root": lambda x, dy: nn.lp_pool2d(x, 2.0, 2, engine=engine),
         "cubes": lambda x, dy: nn.lp_pool2d(x, 3.0, 2, engine=engine),
         "largest": lambda x, dy: nn.max_pool2d(x, 3, 2, 1, engine=engine),
-        "indices": lambda x, dy: nn.max_pool2d(
-            x, 3, 2, 1, return_indices=True, engine=engine
-        )[1],
+        "indices": lambda x, dy: indices(x),
+        "largest's gradient": lambda x, dy: nn.max_pool2d_backward(
+            dy, indices(x), x.shape, 3, 2, 1, engine=engine
+        ),
+        "unpooled": lambda x, dy: nn.max_unpool2d(
+            dy, indices(x), 3, 2, 1, output_size=(6, 7), engine=engine
+        ),
         "bilinear": lambda x, dy: nn.interpolate(
             x, scale_factor=2, mode="bilinear", engine=engine
         ),
