@@ -313,7 +313,7 @@ class Hunt:
         case = ready.case
         eager = line = self._times(sides)
         if not self._engine.maps_host_memory:
-            eager = self._times([side.eager() for side in sides])
+            eager = self._times([side.eager() for side in sides], eager=True)
         itself = [times[2] / times[1] if len(times) > 2 else None for times in (line, eager)]
         return Trial(
             ready.row, case.operation, case.type, case.size, case.flop, name,
@@ -339,10 +339,16 @@ class Hunt:
         engines = (self._engine, self._engine.caller)
         return sum(len(engine.programs) for engine in engines if engine is not None)
 
-    def _times(self, sides: Sequence[Timed]) -> list[float]:
+    def _times(self, sides: Sequence[Timed], eager: bool = False) -> list[float]:
         """Return the seconds of a call of each side, the median of turns.
 
         On a CPU a turn also waits for idle threads and wakes those that the calls need.
+
+        Args:
+            sides: The sides that take turns.
+            eager: Whether a turn on a GPU starts with a call that is not timed.  It brings the
+                device to the side's process, which takes as long as tens of short calls.  Calls in
+                line do not need it, because their time starts on the device.
         """
         on_cpu = self._engine.maps_host_memory
         calls = [_calls_on_cpu(side) if on_cpu else _calls_in_line(side) for side in sides]
@@ -351,6 +357,8 @@ class Hunt:
         for _ in range(TURNS):
             order.rotate(1)  # the first side of a turn may find caches or clocks in another state
             for side, count, times in order:
+                if eager:
+                    side.seconds(0, 1)
                 times.append(side.turn(0, count) if on_cpu else side.seconds(0, count) / count)
         return [median(times) for times in result]
 
@@ -376,6 +384,7 @@ def _calls_on_cpu(side: Timed) -> int:
 
 
 def _calls_in_line(side: Timed) -> int:
+    side.seconds(0, 1)  # its time includes the change of the device to the side's process
     once, few = side.seconds(0, 1), 8
     if few * once < LINE_TURN:
         once = side.seconds(0, few) / few

@@ -19,7 +19,7 @@ import rich.console
 from portable_gpu.bench import noise, peers, revision_process, timing
 from portable_gpu.bench.altered import check_changes, parse_changes
 from portable_gpu.bench.cases import GROUPS, cases
-from portable_gpu.bench.hunt import Trial
+from portable_gpu.bench.hunt import Hunt, Trial
 from portable_gpu.bench.known_peers import open_peers, usual_peers
 from portable_gpu.bench.ladder import LadderRow, LadderTimes
 from portable_gpu.bench.measure import Bench, Remark, Row, alternate, ratios
@@ -29,7 +29,7 @@ from portable_gpu.bench.oracle import oracle
 from portable_gpu.bench.report import BenchReport
 from portable_gpu.bench.roofs import Roofs, specializations
 from portable_gpu.bench.statistics import Statistic
-from portable_gpu.bench.timing import InLine, Prepared, calls_a_turn
+from portable_gpu.bench.timing import InLine, Prepared, Timed, calls_a_turn
 from portable_gpu.bench.verdict import Verdict, pooled
 from portable_gpu.cli import main
 from portable_gpu.cli.bench_tables import table_of_ladder, table_of_rows
@@ -706,3 +706,29 @@ def test_a_matrix_times_its_own_transpose() -> None:
     assert oracle(case, (a,))(a @ a.T + np.eye(5)) > 1
     with pytest.raises(ArgumentError, match="m x k x m"):
         cases("gemm", ["float32"], parse_sizes("5x3x4/NS"), False)[0].shapes  # noqa: B018
+
+
+class _Switching(Timed):
+    """Calls of a process; the first one after those of another process takes longer."""
+
+    last: Timed | None = None
+    copies = 1
+
+    def result(self) -> Any:
+        raise NotImplementedError
+
+    def eager(self) -> Timed:
+        return self
+
+    def seconds(self, first: int, count: int) -> float:
+        change = 4e-4 if _Switching.last is not self else 0.0
+        _Switching.last = self
+        return change + count * 1e-5
+
+
+def test_turns_of_eager_calls_do_not_count_the_change_of_the_process() -> None:
+    """Whichever side was timed last before the turns, all sides have the time of their calls."""
+    sides = [_Switching() for _ in range(3)]
+    _Switching.last = sides[0]
+    hunt: Any = SimpleNamespace(_engine=SimpleNamespace(maps_host_memory=False))
+    assert Hunt._times(hunt, sides, eager=True) == pytest.approx([1e-5] * 3)
