@@ -596,9 +596,16 @@ def _by_onnx(d: Call, mode: str, each: Sequence[Any]) -> tuple[dict[str, Any], l
         options["roi"] = [*(start for start, _ in rois), *(end for _, end in rois)]
     if kind == "nearest" and d.flag(0.7):
         options["rounding"] = rounding = d.draw.choice(tuple(matrices.ROUND))
+    widens = kind in ("linear", "cubic") and len(each) == 2 and name == "half_pixel" and d.flag()
     if kind == "cubic":
         options["cubic_coefficient"] = a = d.draw.choice((-0.75, -0.5, -0.25))
+    if kind == "cubic" or widens:
         options["exclude_outside"] = exclude = d.flag()
+    if widens:
+        matrix_of = matrices.antialiased
+        return {**options, "antialias": True}, [
+            matrix_of(n, m, kind, float(1 / s), a, exclude) for n, m, s in each
+        ]
     return options, [
         matrices.matrix(
             n, m, kind, name, s, rounding=rounding, a=a, roi=roi, exclude=exclude

@@ -122,6 +122,13 @@ def test_antialias(engine: Engine, mode: str) -> None:
             antialiased(n, m, MODES[mode], n / m) for n, m in zip((17, 11), size, strict=True)
         ]
         compare(engine, x, matrices, {"mode": mode, "size": size, "antialias": True})
+    for exclude in (False, True):  # the rules of ONNX
+        matrices = [
+            antialiased(n, m, MODES[mode], n / m, -0.75, exclude)
+            for n, m in zip((17, 11), (5, 14), strict=True)
+        ]
+        options = {"coordinates": "half_pixel", "exclude_outside": exclude}
+        compare(engine, x, matrices, {"mode": mode, "size": (5, 14), "antialias": True, **options})
 
 
 @pytest.mark.parametrize(

@@ -66,16 +66,22 @@ def matrix(
     return result
 
 
-def antialiased(n: int, m: int, kind: str, step: float) -> Values:
-    """The weights that reach as many times further as the result is smaller."""
+def antialiased(
+    n: int, m: int, kind: str, step: float, a: float = -0.5, exclude: bool = True
+) -> Values:
+    """The weights that reach as many times further as the result is smaller.
+
+    Places outside are left out, or (ONNX) are the first and the last one.
+    """
     result, wider = np.zeros((m, n)), max(step, 1.0)
     support = (2 if kind == "cubic" else 1) * wider
     for o in range(m):
         center = step * (o + 0.5)
-        low, high = max(int(center - support + 0.5), 0), min(int(center + support + 0.5), n)
-        for p in range(low, high):
-            t = (p - center + 0.5) / wider
-            result[o, p] = keys(t, -0.5) if kind == "cubic" else max(0, 1 - abs(t))
+        for p in range(floor(center - support) - 1, ceil(center + support) + 2):
+            if not exclude or 0 <= p < n:
+                t = (p - center + 0.5) / wider
+                weight = keys(t, a) if kind == "cubic" else max(0, 1 - abs(t))
+                result[o, min(max(p, 0), n - 1)] += weight
         result[o] /= result[o].sum()
     return result
 

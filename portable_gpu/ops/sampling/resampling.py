@@ -85,9 +85,10 @@ def interpolate(
         roi: With ``tf_crop_and_resize``, the part of the input: the starts on all spatial axes,
             then the ends, where 1 is the last element.  Results beyond the input are 0.
         cubic_coefficient: The coefficient of cubic weights; -0.75 by default, and -0.5 with
-            ``antialias``.
-        exclude_outside: Whether cubic weights of places outside of the input count as 0, and the
-            others add up to 1.
+            ``antialias`` without ``coordinates``.
+        exclude_outside: Whether weights of places outside of the input count as 0, and the others
+            add up to 1; else they are those of the first and last element.  With ``antialias`` and
+            without ``coordinates`` they always count as 0, as torch has it.
         out, engine, queue, wait_for: See :func:`portable_gpu.nn.pad`.
 
     Returns:
@@ -214,16 +215,17 @@ def resize_rules(
         means = [AdaptiveWindow(n, m, True) for n, m in zip(extents, sizes, strict=True)]
         return kind, [None, None, *means]
     system, nearest = _coordinates(mode, aligned, coordinates, rounding)
-    if widens and system not in ("half_pixel", "align_corners"):
+    if widens and coordinates not in (None, "half_pixel"):
         raise ArgumentError(f"antialias is True, and coordinates {system!r}; expected half_pixel")
     regions = _region(roi, system, axes)
-    cubic = _real(-0.5 if widens else -0.75, cubic_coefficient, "cubic_coefficient")
-    inside = flag(exclude_outside, "exclude_outside")
+    by_torch = coordinates is None
+    cubic = _real(-0.5 if widens and by_torch else -0.75, cubic_coefficient, "cubic_coefficient")
+    inside = flag(exclude_outside, "exclude_outside") or (widens and by_torch)
     rules = [
         Resize(
             extent, result_extent, mode=kind, coordinates=system, scale=scale, rounding=nearest,
             antialias=widens, start=start, end=end, cubic=cubic,
-            inside=inside and kind == "cubic",
+            inside=inside and (widens or kind == "cubic"),
         )
         for extent, result_extent, scale, (start, end) in zip(
             extents, sizes, scales, regions, strict=True

@@ -231,7 +231,8 @@ class Resize(AxisRule):
         start, end: The part of the source, for ``tf_crop_and_resize``; outputs beyond it read
             nothing.
         cubic: The coefficient a of cubic weights (Keys, IEEE Trans. ASSP 29(6), 1981).
-        inside: Whether cubic weights of places outside of the source are left out.
+        inside: Whether weights of places outside of the source are left out; else they are those of
+            its first and last element.
     """
 
     mode: str
@@ -327,14 +328,16 @@ class Resize(AxisRule):
         wider = max(step, 1.0)
         support = (2 if self.mode == "cubic" else 1) * wider
         center = step * (o + 0.5)
-        starts = np.maximum((center - support + 0.5).astype(np.int64), 0)
-        ends = np.minimum((center + support + 0.5).astype(np.int64), n)
+        starts = np.floor(center - support + 0.5).astype(np.int64)
+        ends = np.floor(center + support + 0.5).astype(np.int64)
+        if self.inside:
+            starts, ends = np.maximum(starts, 0), np.minimum(ends, n)
         steps = np.arange(max(1, int((ends - starts).max(initial=0))))
         places = starts[:, None] + steps
         weights = self._weights(np.abs((places - center[:, None] + 0.5) / wider))
         weights = np.where(places < ends[:, None], weights, 0)
         weights = weights / weights.sum(1, keepdims=True)
-        return rows_of(places, weights, weights != 0)
+        return rows_of(np.clip(places, 0, n - 1), weights, weights != 0)
 
 
 class AxisTable(NamedTuple):
