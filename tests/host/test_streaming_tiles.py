@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import random
 from math import prod
 from pathlib import Path
@@ -168,3 +169,39 @@ def test_tiles_of_reductions_have_whole_chunks() -> None:
     ):
         tile = reduction_tile(TiledOperand(Chunked(*chunks), "x"), frozenset({0}), 1 << 20)
         assert tile == expected
+
+
+def test_the_pages_of_each_row_of_a_tile_are_requested() -> None:
+    """Also of tiles with more axes and other strides; none of tiles of too many rows."""
+    asked: set[int] = set()
+
+    class Pages(mmap.mmap):
+        def madvise(self, _option: int, start: int = 0, length: int | None = None) -> None:
+            assert start % mmap.PAGESIZE == 0
+            assert length is not None
+            asked.update(range(start // mmap.PAGESIZE, -(-(start + length) // mmap.PAGESIZE)))
+
+    pages = Pages(-1, 40 * 30 * 700 * 4)
+    whole = np.frombuffer(pages, np.float32)
+    begin = whole.ctypes.data
+    cube = whole.reshape(40, 30, 700)
+    for values, index in [
+        (cube, np.s_[3:9, 5:8, 100:300]),
+        (cube, np.s_[3:9, :, :]),
+        (cube[::-1, ::2], np.s_[1:4, 2:5, 600:700]),
+        (cube.transpose(1, 2, 0), np.s_[7:9, 600:700, 2:4]),
+        (whole, np.s_[5000:90000]),
+    ]:
+        asked.clear()
+        TiledOperand(values, "a").prefetch(index if isinstance(index, tuple) else (index,))
+        tile = values[index]
+        places = np.full(tile.shape, tile.ctypes.data - begin)
+        for axis, stride in enumerate(tile.strides):
+            steps = stride * np.arange(tile.shape[axis])
+            places += steps.reshape([-1 if at == axis else 1 for at in range(tile.ndim)])
+        needed = {*(places // mmap.PAGESIZE).ravel().tolist()}
+        # A row of the transposed tile is not contiguous: all pages that it spans are requested.
+        assert asked == needed if tile.strides[-1] == 4 else asked > needed
+    asked.clear()
+    TiledOperand(whole.reshape(-1, 100), "a").prefetch((slice(0, 8000), slice(0, 10)))
+    assert not asked

@@ -130,17 +130,20 @@ class TiledOperand:
         """
         if self._pages is None or not hasattr(mmap, "MADV_WILLNEED"):
             return
-        pieces: list[Values] = [self.values[index]]
-        while pieces[0].size and is_sparse(pieces[0]):
-            pieces = [part for piece in pieces for part in piece]
-            if len(pieces) > _PIECES:
+        piece: Values = np.asarray(self.values[index])
+        distances = np.zeros(1, np.intp)  # of each piece from the first one
+        while piece.size and is_sparse(piece):
+            if len(distances) * len(piece) > _PIECES:
                 return
-        begin = np.frombuffer(self._pages, np.uint8).ctypes.data
-        for piece in pieces:
-            low, high = bounds(piece, piece.ctypes.data)
-            first = (low - begin) // mmap.PAGESIZE * mmap.PAGESIZE
-            with suppress(OSError):
-                self._pages.madvise(mmap.MADV_WILLNEED, first, high - begin - first)
+            distances = np.add.outer(distances, piece.strides[0] * np.arange(len(piece))).ravel()
+            piece = piece[0]
+        low, high = bounds(piece, piece.ctypes.data)
+        begins = low - np.frombuffer(self._pages, np.uint8).ctypes.data + distances
+        firsts = begins // mmap.PAGESIZE * mmap.PAGESIZE
+        lengths = begins - firsts + (high - low)
+        with suppress(OSError):
+            for first, length in zip(firsts.tolist(), lengths.tolist(), strict=True):
+                self._pages.madvise(mmap.MADV_WILLNEED, first, length)
 
 
 class TiledResult:
