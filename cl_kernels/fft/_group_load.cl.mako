@@ -5,9 +5,9 @@
 ##       complex lane
 ##
 ## source    ops.fft.passes.RenderedOperand          tag    a suffix of the functions
-## x         the pointer to the row.  For the form folded there is a parameter `mirrored`: if it is true, x points to
-##           the number whose conjugate is that of the row.
-## live      the number of lanes, from this one on, that have numbers
+## x         the pointer to the row.  For the form folded there is a parameter `mirrored`: if it is true, x points to a
+##           number of the mirrored row, and the conjugate of that is loaded.
+## live      how many lanes, from this one on, have numbers
 ## unconditional   whether the lane always has numbers.  Then loads have no condition, because some drivers make each
 ##           conditional load wait for the load before it; if there is no second lane, this one is read twice.
 ## first     an existing number that is read in the place of a missing one, for the same reason

@@ -4,8 +4,8 @@
 ##          f ->
 ##      +-----+-----+        V = C - sum over solved k of P(s, k) Q(k, f); for own columns then V = D^-1 V.
 ##    s |  V  |     |        P, Q, D, tickets and flags are as in factor/tiles; P and D are in the panel, Q is in X.
-##      +-----+-----+        A front has `blocks` blocks of own columns, c in all; forward, those of the u rows below
-##                           follow.  C: rows of B, with the children's contributions, or (backward) of Y.
+##      +-----+-----+        A front has c own columns in `blocks` blocks; forward, blocks of the u rows below follow.
+##                           C: rows of B, with the children's contributions, or (backward) of Y.
 ##
 ## tiles_f         tiles of 64 right-hand sides, of which there are `count`; a group's ticket is task * tiles_f + f
 ## tasks           for each block of rows: front, block s, and (in .w) the number of all blocks of the fronts before

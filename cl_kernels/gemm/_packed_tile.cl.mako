@@ -13,9 +13,9 @@
 ##            row, col, rows, skip, cols, c, c_row, c_col, alpha, beta, over, under, extras)
 ##   a        packed, or in place with two strides (rows beyond the edge repeat the last row)
 ##   b        with unit stride along columns; elements `ahead` bytes further are prefetched
-##   sum      `parts` blocks of TILE sums of other steps, part_stride elements apart, which are added to the tile's;
-##            without `finish` these are stored in the first block then, and C is not written
-##   finish   store rows [0, rows) and columns [skip, cols) at position (row, col) of C: see _packed_output.
+##   sum      `parts` blocks of TILE sums of other steps, part_stride elements apart, which are added to those of the
+##            tile.  Without `finish` the result is stored in the first block, and C is not written
+##   finish   store rows [0, rows) and columns [skip, cols) at position (row, col) of C: see _packed_output
 ## direct: the operands whose elements have the type of the sums, and which may be read in place.
 <%namespace name="output" file="/gemm/_packed_output.cl.mako"/>
 <%namespace name="epilogue" file="/common/epilogue.cl.mako"/>
