@@ -58,11 +58,12 @@
     *(__global f16_x${V} *)p = bits;
 % if V in (8, 16):
 #elif HALVES_INLINE && defined(__F16C__)
+    typedef ushort${V} anywhere __attribute__((aligned(2)));
     short${V} bits;
 % for part in [""] if V == 8 else [".lo", ".hi"]:
     bits${part} = __builtin_ia32_vcvtps2ph256(v${part}, 0);
 % endfor
-    *(__global f16_x${V} *)p = as_ushort${V}(bits);
+    *(__global anywhere *)p = as_ushort${V}(bits);
 % endif
 #else
 % if aligned or not target.is_cpu:
