@@ -79,7 +79,6 @@ class Call:
         engine: The engine that the call runs on.
         wait_for: The events that the first kernel waits for.
         flop: The operations of the call, if they are known.
-        is_small: Whether repetitions of a call on device arrays may run on the calling thread.
         is_planned: Whether the call is only prepared, and nothing is enqueued.
     """
 
@@ -123,12 +122,6 @@ class Call:
                 self.state = self.state.engine.for_host_work(nbytes, flop).state()
         self.engine: Engine = self.state.engine
         self.flop = flop
-        self.is_small = (
-            bool(on_device)
-            and flop is not None
-            and sys.version_info >= (3, 11)  # as for direct calls
-            and self.state.is_small(sum(array.nbytes for array in on_device), flop)
-        )
         self.wait_for: list[cl.Event] | None = self._events(on_device, wait_for)
         self._foreign = [
             array
@@ -140,6 +133,18 @@ class Call:
         self._downloads: list[tuple[Any, np.ndarray[Any, Any]]] = []
         self._keep: list[Any] = []
         self._additional_outputs: list[Any] = []
+
+    def is_small(self, views: Sequence[View]) -> bool:
+        """Whether repetitions of a call on device arrays may run on the calling thread.
+
+        Args:
+            views: Those of all inputs and results.
+        """
+        if self.flop is None or sys.version_info < (3, 11):  # as for direct calls
+            return False
+        return self.state.is_small(
+            sum(view.size * view.dtype.itemsize for view in views), self.flop
+        )
 
     def input(self, array: Any, name: str) -> View:
         """The view of an input array (NumPy memory in place on a CPU device, else uploaded)."""

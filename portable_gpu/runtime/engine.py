@@ -220,12 +220,15 @@ class Engine(Closing):
     def is_small(self, nbytes: int, flop: int) -> bool:
         """Whether work on device arrays is done on the calling thread before workers would wake.
 
-        Kernels that PoCL compiles when they first run are built for the workers only.
+        The work repeats, so that arrays no larger than the last cache are read from there.  Kernels
+        that PoCL compiles when they first run are built for the workers only.
         """
         if self.caller is None or self.programs.compiles_at_launch:
             return False
         costs = ThreadCosts.of("calling thread", self.target)
-        return max(nbytes / costs.bandwidth, flop / costs.flop) <= costs.short
+        is_cached = nbytes <= self.target.facts.cache_size
+        moving = nbytes / (costs.cached if is_cached else costs.bandwidth)
+        return max(moving, flop / costs.flop) <= costs.short
 
     @property
     def own_queue(self) -> cl.CommandQueue:

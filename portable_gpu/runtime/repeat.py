@@ -386,7 +386,7 @@ def _repeat(
         if report is not None:
             small = new_array(state, None, report.shape, report.dtype, state.empty_buffer)
             reported = ReportReplay(small, report.check)
-        kind = SmallReplay if call.is_small else Replay
+        kind = SmallReplay if call.is_small(views) else Replay
         return kind(plan, scalars, operands, blank, reported)
     engine = state.engine
     if not engine.target.is_cpu or not engine.maps_host_memory:

@@ -53,13 +53,15 @@ class ThreadCosts(Figures):
     """The costs by which a call on a CPU runs on the calling thread, or on the worker threads.
 
     Attributes:
-        bandwidth, flop: Bytes and flop of one thread per second.
+        bandwidth, flop: Bytes of memory and flop of one thread per second.
+        cached: Bytes per second of arrays that the last cache holds since an earlier call.
         waking: Seconds by which worker threads delay work.
         short: Seconds of one thread up to which a call on device arrays runs there.  A call that is
             enqueued returns at once, so they are fewer than those of calls on NumPy arrays.
     """
 
     bandwidth: float
+    cached: float
     flop: float
     waking: float
     short: float

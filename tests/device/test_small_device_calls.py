@@ -513,3 +513,18 @@ def test_activations_of_some_thousand_elements(new_engine: Engine, counts: Count
         assert counts.take() == (2, 0), function
         repeat(new_engine, 3, lambda function=function: function(large))
         assert counts.take() == (0, 2), function
+
+
+def test_time_on_one_thread(new_engine: Engine, counts: Counts) -> None:
+    """Cached arrays are read faster than memory; results and the taps of windows count, too."""
+    shape = (1, 330, 32, 32)  # of 1.35 MB
+    if new_engine.target.facts.cache_size < 4 << 20:
+        pytest.skip("the arrays may be larger than the last cache")
+    x = on_device(new_engine, np.ones(shape, np.float32))
+    images = on_device(new_engine, np.ones((1, 80, 32, 32), np.float32))
+    repeat(new_engine, 3, lambda: nn.adaptive_avg_pool2d(x, 1))
+    repeat(new_engine, 3, lambda: nn.avg_pool2d(images, 2))
+    assert counts.take() == (4, 0)
+    repeat(new_engine, 3, lambda: nn.relu(x))
+    repeat(new_engine, 3, lambda: nn.avg_pool2d(images, 3, 1, 1))
+    assert counts.take() == (0, 4)

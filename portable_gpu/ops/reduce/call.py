@@ -42,9 +42,9 @@ Rule = Callable[..., tuple[Request, DType]]
 _BOOL, _INT64, _FLOAT64 = np.dtype(np.bool_), np.dtype(np.int64), np.dtype(np.float64)
 
 #: Estimated operations for each element, by which the host decides where a small call runs
-#: (:attr:`Invocation.flop`).  The unit is such that a thread of a CPU does 50 in a nanosecond.
+#: (:attr:`Invocation.flop`).  The unit is such that a thread of a CPU does 30 in a nanosecond.
 _OPERATIONS = {"argmax": 10, "argmin": 10, "nrm2": 10, "std": 20, "var": 20}
-_OTHER_OPERATIONS = 6
+_OTHER_OPERATIONS = 2
 
 
 def run(

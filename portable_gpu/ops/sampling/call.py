@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from math import prod
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,7 @@ from portable_gpu.dtypes import element, is_float16_like
 from portable_gpu.errors import ArgumentError, ArgumentTypeError, DTypeError, ShapeError
 from portable_gpu.ops.factors import plain_number
 from portable_gpu.ops.operation import CallArguments, Invocation, Operation
-from portable_gpu.ops.sampling.plan import make_plan
+from portable_gpu.ops.sampling.plan import make_plan, multiply_adds_of
 from portable_gpu.ops.sampling.problem import SamplingProblem
 from portable_gpu.ops.sampling.rules import AxisRule, transposed
 from portable_gpu.runtime.array import DEVICE_KINDS
@@ -23,6 +22,8 @@ from portable_gpu.runtime.views import Shape, View, inverse, order_of_axes, perm
 
 #: Elements of these sizes are copied as unsigned integers, whatever they mean.
 _COPIED = {1: "u8", 2: "u16", 4: "u32", 8: "u64"}
+#: Estimated operations for each tap, by which small calls stay on the calling thread.
+_OPERATIONS = 4
 
 
 class SamplingOperation:
@@ -113,7 +114,7 @@ def invocation(
         shape=tuple([shape[axis] for axis in order]),
         dtype=x.dtype,
         plan=plan,
-        flop=2 * max(x.size, prod(shape)),
+        flop=max(2 * x.size, _OPERATIONS * multiply_adds_of(shape, rules)),
         scalars=fill if kind == "copy" else (),
         out=arguments.out,
     )

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 
 from portable_gpu.ops.one_launch import OneLaunch
 from portable_gpu.ops.sampling.kernels import kernel_of, tables
 from portable_gpu.ops.sampling.problem import SamplingProblem
+from portable_gpu.ops.sampling.rules import AxisRule
 from portable_gpu.ops.sampling.sampling_kernel import SamplingKernel
 from portable_gpu.ops.variant import Variant, bind_best
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.plan import Plan
+from portable_gpu.runtime.views import Shape
 from portable_gpu.targets import Target
 from portable_gpu.tuning.costs import DeviceCosts, overlapped
 
@@ -34,7 +37,7 @@ class SamplingPlan(OneLaunch):
         """
         values = tables(problem, kernel)
         self.bytes = problem.nbytes
-        self.flop = multiply_adds_of(problem)
+        self.flop = multiply_adds_of(problem.shape, problem.rules)
         self.kept_bytes = sum(table.nbytes for table in values.values())
         fills: tuple[str, ...] = ("fill_re", "fill_im") if problem.elem.complex else ("fill",)
         fills = fills if problem.kind == "copy" else ()
@@ -54,9 +57,9 @@ class SamplingPlan(OneLaunch):
         )
 
 
-def multiply_adds_of(problem: SamplingProblem) -> int:
-    """The taps of all outputs."""
-    extents = zip(problem.shape, problem.rules, strict=True)
+def multiply_adds_of(shape: Shape, rules: Sequence[AxisRule | None]) -> int:
+    """The taps of all outputs, which have a shape."""
+    extents = zip(shape, rules, strict=True)
     return prod(
         extent if rule is None else int(rule.entries().counts.sum()) for extent, rule in extents
     )
@@ -71,7 +74,7 @@ def variants(problem: SamplingProblem, target: Target) -> list[Variant]:
     """The only variant of the device: rows of results or whole planes on a CPU, else tiles."""
     kernel = kernel_of(problem, target)
     costs, units = DeviceCosts.of("device", target), target.compute_units
-    computing = multiply_adds_of(problem) / (costs.multiply_adds * units)
+    computing = multiply_adds_of(problem.shape, problem.rules) / (costs.multiply_adds * units)
     return [
         Variant(
             name=kernel.template,

@@ -35,7 +35,8 @@ def problem_of_case(case: Case) -> SamplingProblem:
 
 def flop(case: Case) -> int:
     """Return the operations: two for each tap."""
-    return 2 * multiply_adds_of(problem_of_case(case))
+    problem = problem_of_case(case)
+    return 2 * multiply_adds_of(problem.shape, problem.rules)
 
 
 def shapes(case: Case) -> tuple[Shape, ...]:
