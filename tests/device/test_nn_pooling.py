@@ -455,6 +455,20 @@ def test_gradients_of_small_planes(engine: Engine, dtype: Any) -> None:
     assert (error <= 6 * EPS[dtype.name] * np.abs(one.astype(float))).all()
 
 
+def test_gradients_of_one_row_with_gaps(engine: Engine) -> None:
+    """The axis of one row between two others has the stride that a plane without gaps has."""
+    random = np.random.default_rng(6)
+    memory = random.integers(1, 9, (1, 5, 2, 1, 9)).astype(np.float32)
+    options = {"kernel_size": (3, 1, 2), "stride": (1, 2, 1), "padding": (0, 0, 1)}
+    x = random.standard_normal((1, 5, 4, 1, 3)).astype(np.float32)
+    _, which = nn.max_pool3d(x, return_indices=True, **options, engine=engine)
+    g, expected = memory[..., :4], np.zeros((5, 12), np.float32)
+    for c, each, places in zip(range(5), g[0], which[0], strict=True):
+        np.add.at(expected[c], places.ravel(), each.ravel())
+    back = nn.max_pool3d_backward(g, which, x.shape, **options, engine=engine)
+    assert np.array_equal(host(back).reshape(5, 12), expected)  # sums of small integers
+
+
 @pytest.mark.path
 @pytest.mark.parametrize("axes", [1, 2, 3])
 def test_indices_outside_of_windows(engine: Engine, axes: int) -> None:

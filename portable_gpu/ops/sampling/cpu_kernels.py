@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import pairwise
 from math import prod
 from typing import Any
 
@@ -163,14 +162,17 @@ def _as_one_axis(problem: SamplingProblem, axes: SamplingAxes) -> SamplingAxes |
         return None
     follows = problem.kind in ROUTED
     by_output = [(name in problem.sources) == follows for name in problem.names]
-    for outer, inner in pairwise(axes.ruled):
-        steps = [(outer.flat, inner.flat, False)]
-        steps += zip(outer.strides, inner.strides, by_output, strict=True)
-        for step, inner_step, is_output in steps:
-            extents = [a.rule.outputs if is_output else a.rule.size for a in (outer, inner)]
-            if extents[0] > 1 and step != inner_step * extents[1]:
+    last = axes.ruled[-1]
+    dense = [last.flat, *last.strides]  # the strides of an axis whose inner ones have no gaps
+    for axis in reversed(axes.ruled):
+        for k, (step, is_output) in enumerate(
+            zip((axis.flat, *axis.strides), (False, *by_output), strict=True)
+        ):
+            extent = axis.rule.outputs if is_output else axis.rule.size
+            if extent > 1 and step != dense[k]:
                 return None
-    last, rule = axes.ruled[-1], PlaneRule.of(rules)
+            dense[k] *= extent
+    rule = PlaneRule.of(rules)
     table = table_of(rule, not follows)
     one = RuledAxis(rule, last.strides, last.flat, table.taps, table.has_gaps and not follows)
     return replace(axes, ruled=(one,))
