@@ -141,10 +141,15 @@ def adaptive_rules(
         raise ArgumentError(
             f"output_size is {shown(output_size)}; expected integers from 1 to {MAX_INT}"
         )
-    if min(extents) < 1:
-        raise ShapeError(f"input has shape {shape}; spatial axes must not be empty")
+    _check_extents(shape, axes)
     rules = [AdaptiveWindow(n, m, mean) for n, m in zip(extents, outputs, strict=True)]
     return [*[None] * (len(shape) - axes), *rules]
+
+
+def _check_extents(shape: Shape, axes: int) -> None:
+    """Raise ShapeError if a spatial axis is empty."""
+    if 0 in shape[len(shape) - axes :]:
+        raise ShapeError(f"input has shape {shape}; spatial axes must not be empty")
 
 
 def _adaptive_means(shape: Shape, axes: int, output_size: Any) -> list[AxisRule | None]:
@@ -226,6 +231,10 @@ def _backward(name: str, kind: str, rules_of: _Rules) -> SamplingOperation:
     return SamplingOperation(name, normalise)
 
 
+#: The spatial axes, by their number.
+_LAST_AXES = {axes: tuple(range(-axes, 0)) for axes in (1, 2, 3)}
+
+
 def adaptive(
     operation: SamplingOperation,
     reduction: Any,
@@ -238,13 +247,16 @@ def adaptive(
     """Adaptive pooling; a reduction where one window is the whole input."""
     sizes = hashable(output_size)
     listed = sizes if isinstance(sizes, tuple) else (sizes,)
-    if not all(type(n) is int and n == 1 for n in listed) or len(listed) not in (1, axes):
+    if any(type(n) is not int or n != 1 for n in listed) or len(listed) not in (1, axes):
         return operation.call((input,), (axes, sizes), out, *place)
     x = spatial(as_array(input, "input"), "input", axes)
     (floating if reduction is mean else comparable)(x, "input")
-    adaptive_rules(x.shape, axes, sizes)
-    options = dict(zip(("engine", "queue", "wait_for"), place, strict=True))
-    return reduction(x, axis=tuple(range(-axes, 0)), keepdims=True, out=out, **options)
+    _check_extents(x.shape, axes)
+    engine, queue, wait_for = place
+    return reduction(
+        x, axis=_LAST_AXES[axes], keepdims=True, out=out,
+        engine=engine, queue=queue, wait_for=wait_for,
+    )  # fmt: skip
 
 
 MAX = _forward("max_pool", "max", window_rules)
