@@ -227,4 +227,7 @@ def _are_complete(events: Sequence[cl.Event], queue: cl.CommandQueue) -> bool:
         if events.queue is not queue:
             return False
         events = events.present()
-    return all(event.command_execution_status == _COMPLETE for event in events)
+    for event in events:  # noqa: SIM110  # a generator takes as long as they do
+        if event.command_execution_status != _COMPLETE:
+            return False
+    return True

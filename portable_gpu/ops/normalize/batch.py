@@ -397,7 +397,10 @@ def _by_running(
     one first computes the factors of the channels.
     """
     by_name = {"input": input, "running_mean": mean, "running_var": variance}
-    by_name |= {n: x for n, x in (("weight", weight), ("bias", bias)) if x is not None}
+    if weight is not None:
+        by_name["weight"] = weight
+    if bias is not None:
+        by_name["bias"] = bias
     updated = () if out is None else tuple(updated_inputs(as_array(out, "out"), {
         "input": as_array(input, "input")
     }))  # fmt: skip
