@@ -41,8 +41,8 @@ ${unary("sqrt", t)}
     if (a.x == 0 && a.y == 0) return (${t}2)(0, a.y);
     if (isinf(a.y)) return (${t}2)((${t})INFINITY, a.y);
     if (isinf(a.x)) {
-        const ${t} rest = a.y - a.y;  // 0, or NaN
-        return a.x < 0 ? (${t}2)(fabs(rest), copysign(a.x, a.y)) : (${t}2)(a.x, copysign(rest, a.y));
+        const ${t} zero_or_nan = a.y - a.y;
+        return a.x < 0 ? (${t}2)(fabs(zero_or_nan), copysign(a.x, a.y)) : (${t}2)(a.x, copysign(zero_or_nan, a.y));
     }
     const bool is_large = fmax(fabs(a.x), fabs(a.y)) > ${"1e38f" if t == "float" else "1e307"};
     const bool is_small = fmax(fabs(a.x), fabs(a.y)) < ${"1e-36f" if t == "float" else "1e-305"};
@@ -74,8 +74,8 @@ ${unary("tanh", t)}
     if (fabs(a.x) > ${10 if t == "float" else 22})
         return (${t}2)(copysign((${t})1, a.x), isfinite(a.y) ? 4 * sin(a.y) * cos(a.y) * exp(-2 * fabs(a.x)) : 0);
     const ${t} tangent = tan(a.y), beta = 1 + tangent * tangent, s = sinh(a.x), rho = sqrt(1 + s * s);
-    const ${t} below = 1 + beta * s * s;
-    return (${t}2)(beta * rho * s / below, tangent / below);
+    const ${t} denominator = 1 + beta * s * s;
+    return (${t}2)(beta * rho * s / denominator, tangent / denominator);
 }
 </%def>
 ## tan(z) = -i tanh(iz)

@@ -32,7 +32,8 @@
 % endif
 % if V in (8, 16):
 #elif HALVES_INLINE && defined(__F16C__)
-    // A function of clang is a conversion that LLVM 14 moves behind comparisons, which it makes of single halves.
+    // In assembly: a conversion by clang's built-in function would be moved behind comparisons by LLVM 14, which then
+    // compares the halves one by one.
     const short${V} bits = as_short${V}(*(__global const f16_x${V} *)p);
     float${V} v;
 % for part in [""] if V == 8 else [".lo", ".hi"]:
@@ -58,21 +59,21 @@
     *(__global f16_x${V} *)p = bits;
 % if V in (8, 16):
 #elif HALVES_INLINE && defined(__F16C__)
-    typedef ushort${V} anywhere __attribute__((aligned(2)));
+    typedef ushort${V} unaligned_t __attribute__((aligned(2)));
     short${V} bits;
 % for part in [""] if V == 8 else [".lo", ".hi"]:
     bits${part} = __builtin_ia32_vcvtps2ph256(v${part}, 0);
 % endfor
-    *(__global anywhere *)p = as_ushort${V}(bits);
+    *(__global unaligned_t *)p = as_ushort${V}(bits);
 % endif
 #else
 % if aligned or not target.is_cpu:
     ${"vstorea_half" if aligned else "vstore_half"}${V}_rte(v, 0, (__global half *)p);
 % else:
-    typedef ushort${V} anywhere __attribute__((aligned(2)));
+    typedef ushort${V} unaligned_t __attribute__((aligned(2)));
     ushort${V} bits;
     vstorea_half${V}_rte(v, 0, (half *)&bits);
-    *(__global anywhere *)p = bits;
+    *(__global unaligned_t *)p = bits;
 % endif
 #endif
 </%def>

@@ -6,18 +6,18 @@
 ##                     factors, t, t_row, t_lane, t_conjugate, fine, coarse)
 ## target    ops.fft.passes.RenderedOperand          number  the suffix of the functions
 ## s         scratch memory: n rows of two vectors, real and imaginary parts, a number for each lane
-## place     the row of scratch memory that has result k
+## place     place[k]: the row of scratch memory that has result k
 ## flip      1 for the inverse transform, whose real and imaginary parts are exchanged
 ## scale     a factor of all results                 live, limit   see _cpu_load
-## at        the number, in its sequence, of the row's first lane
+## at        the index, in its sequence, of the number in the row's first lane
 ## more      the declarations of those parameters from `factors` on that the function has
-## rotated   a form of rows: as half, two transforms of real sequences, of which the real parts are stored after
-##           multiplication by factors; other forms, and factors, as in _cpu_load
-## times     numbers are multiplied by those of t (conjugated, if t_conjugate), whose strides are t_row and t_lane,
-##           before they are stored
-## twisted   whether row k of lane l is multiplied by exp(-2 pi i k l / whole), the product of a number of the table
-##           `coarse`, for the strip's first lane, and one of the table `fine`, for the distance of lane l from it:
-##           coarse[2 k] is (re, im) of row k; fine has for each row two vectors (re, im) of each plane
+## twisted   whether row k of lane l is multiplied by exp(-2 pi i k l / twiddle_length).  With l = l0 + j, where l0 is
+##           the strip's first lane, this is the product of a number for l0, from the table `coarse` ((re, im) of row k
+##           at 2 k), and one for j, from the table `fine` (for each row, two vectors (re, im) of each plane)
+##
+## Fields of target: `form`, as in _cpu_load, or "rotated": two transforms of real sequences, as with "half", whose
+## results are multiplied by factors before their real parts are stored.  factor: as in _cpu_load.  times: whether
+## results are multiplied by an array t (conjugated if t_conjugate), whose strides are t_row and t_lane.
 <%namespace name="times" file="/fft/_cpu_times.cl.mako"/>
 <%def name="define(target, planes, V, twisted, number, more)">
 <% form, sides = target.form, range(planes) %>\
@@ -25,7 +25,7 @@
 ${times.define(target, V, planes, number)}
 % endif
 
-// Row k of each transform.  `at` is the number, in its sequence, of the row's first lane.
+// Row k of each transform.
 static inline void fetch${number}(__global const vec_t *s, __global const int *place, long k, long n, int flip,
     real_t scale, long live, long at, long limit, vec_t *re, vec_t *im${more})
 {

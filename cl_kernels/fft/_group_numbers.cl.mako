@@ -4,8 +4,8 @@
 ##                   exchanged if sign is -1, which is the sign of a transform with positive exponents.  Pairs in
 ##                   memory are aligned to their size.  On a CPU they are aligned to a real number only, because they
 ##                   may be in an array of NumPy.
-##   roots()         root_of(p, ...): exp(-2 pi i p / whole), the product of a root of the coarse table and one of the
-##                   fine table; the lower `shift` bits of p are the index into the fine table
+##   roots()         root_of(power, ...): exp(-2 pi i power / twiddle_length), the product of a root of the coarse table
+##                   and one of the fine table; the lower `shift` bits of power are the index into the fine table
 <%def name="types(real)">
 <% nbytes = real.itemsize if target.facts.type == "cpu" else 2 * real.itemsize %>
 typedef ${real.real} real_t;

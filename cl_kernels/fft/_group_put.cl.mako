@@ -11,7 +11,8 @@
 ## before begin - k * limit_row are not stored either.  For the form folded (_cpu_load) there is a parameter `mirrored`:
 ## if it is true, y points to the number that is the conjugate of v.
 ## times     whether numbers are multiplied by those of t, which are conjugated if t_conjugate is 1
-## twisted   whether row k of lane l is multiplied by `root`, exp(-2 pi i k l / whole); `second`: that of lane l + 1
+## twisted   whether row k of lane l is multiplied by `root`, exp(-2 pi i k l / twiddle_length); `second`: that of lane
+##           l + 1
 <%namespace name="rows" file="/fft/_group_places.cl.mako"/>
 <%def name="put(result, planes, twisted, all, tag)">
 <%

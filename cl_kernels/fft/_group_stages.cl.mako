@@ -11,8 +11,8 @@
 ##   define(plan, tag)     stage0(re, im, w), stage1(re, im, w) ...: a work-item's butterflies, by its roots
 ##   roots(plan, stage)                  declare w<number>: the roots of the butterflies t, t + items, ... of a stage,
 ##                                       each with `bits` roots, those for r = 1, 2, 4 ...
-##   load_twists(plan, form, lane)       compute `twists` in local memory: the factors exp(-2 pi i k l / whole) of
-##                                       row k of lane l of the last stage's results, for the first row of each
+##   load_twists(plan, form, lane)       compute `twists` in local memory: the factors exp(-2 pi i k l / twiddle_length)
+##                                       of row k of lane l of the last stage's results, for the first row of each
 ##                                       butterfly (of a staged target: of a work-item's rows), and for steps from
 ##                                       row to row; lane(slot): l
 ##   twist_all(plan, lane, loaded)       multiply results by these factors, from `twists` or from tables of roots

@@ -8,8 +8,8 @@
 ##   four         w[k] = root(4k + 1, 8n)            for k < h, then w[h + k] = root(k, 2n) for k < h
 ##   odd          w[k] = root(k, 4n)                 for k < n, then w[n + k] = root(2k + 1, 8n) for k < n
 ##
-##   two     before   the even numbers, then the odd ones from the end           n real
-##           after    y[k] = 2 Re(w[k] z[k])                                      z: n / 2 + 1 complex
+##   two     before   x[0], x[2], ..., then those of odd index in reverse order   n real
+##           after    y[k] = 2 Re(w[k] z[k]), z[k] = conj(z[n - k]) if 2 k > n     z: n / 2 + 1 complex
 ##   three   before   conj(w[k]) (x[k] - i x[n - k])                              n / 2 + 1 complex
 ##           after    the inverse of the permutation of `two`                    z: n real
 ##   four    before   (x[2 j] + i x[n - 1 - 2 j]) w[j]                            h complex
@@ -22,10 +22,12 @@
 ##           after    y[k] = -Im z[k + 1]
 ##
 ## kind  as above: two, three, one are DCTs of types II, III, I; four and odd are of type IV; sine is the DST of type I
-## stage  before or after      real  the Element      rank  batch axes      edge  a factor of the outer numbers
+## stage  before or after      real  the Element      rank  batch axes
 ## In the text: a, b  the line's numbers in x and in y;  r  number k of b;  p  a number of z;  u, v  numbers of the line
 ## reversed, alternating  arguments that make sine transforms of cosine transforms: see `number`
-## A work-item takes `chunk` of the `numbers` of a line; adjacent work-items have adjacent lines.  Launch: `items`.
+## edge  a factor of number 0 of a line, and for kind one of its last number, too
+## A work-item computes `chunk` of the `numbers` of a line, which has `chunks` of these; adjacent work-items have
+## adjacent lines.  There are `items` work-items with a chunk.
 <%include file="/common/prelude.cl.mako"/>
 <%
 digits = axes.digits("batch", rank, "line")
@@ -38,7 +40,7 @@ complex_out = before and kind in ("three", "four", "odd")
 typedef ${real.real} real_t;
 
 // Number j of a line of n numbers, of which those from `count` on are zeros.  reversed: counted from the end.
-// alternating: numbers with odd j are negated.  The outer numbers are multiplied by `edge`.
+// alternating: numbers with odd j are negated.  edge: see above.
 static inline real_t number(__global const real_t *x, long j, long n, long step, long count, int reversed,
     int alternating, real_t edge)
 {

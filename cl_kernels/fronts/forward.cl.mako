@@ -1,9 +1,10 @@
-## Y = L^-1 B for the own columns of some fronts, in place.  Front which[first_of + g] belongs to work-group g of `size`
-## work-items; the fronts of a launch do not depend on each other, and their children are done.
+## Y = L^-1 B for the own columns of some fronts, in place.  Work-group g, of `size` work-items, computes front
+## which[first_of + g], where `which` lists the fronts of all launches; those of one launch do not depend on each other,
+## and their children are done.
 ##
 ##      f = | b of the own columns | + the children's contributions, one after the other
 ##          | 0                    |
-##      y = L11^-1 f_c         contribution = f_u - L21 y, which the parent reads
+##      y = L11^-1 f_c         contribution = f_u - L21 y, which the parent reads (f_c, f_u: upper and lower part of f)
 ##
 ## e         Element of L and of X
 ## x         B, then the result: n x count (right-hand sides), row-major, in the permuted numbering

@@ -4,7 +4,8 @@
 ##
 ## policy, a, b: as in mma.  In scope: step, steps, tail; stage and phase, of the step that is multiplied; stage_ahead
 ## and phase_ahead, of the step that is copied; place_a and place_b, where the work-item's first copied chunk is in a
-## stage, in bytes; rows_at and cols_at, the warp's first row and column in the tile.
+## stage, in bytes; a_advance and b_advance, the elements by which pointers advance after a copy; rows_at and
+## cols_at, the warp's first row and column in the tile.
 <%namespace name="lines" file="/gemm/_lines.cl.mako"/>
 <%namespace name="mma" file="/gemm/_mma.cl.mako"/>
 

@@ -1,7 +1,9 @@
 ## A part of cpu_rows: the loops of a work-item over a row, or over neighbouring rows: whole vectors, then single
-## elements.  width: elements of a vector.  row_width: neighbouring rows of a vector, 1 if it is along a row.  U:
-## vectors of a step.  A row has pieces of n adjacent elements, numbered o; the work-item has its elements first to end
-## - 1.
+## elements.
+##
+## width: elements of a vector.  row_width: how many neighbouring rows a vector has elements of; 1 if its elements are
+## adjacent in one row.  U: vectors of a step.  across: see _program.  A row consists of pieces of n adjacent elements,
+## of which o is the index; the work-item has the row's elements first to end - 1.
 <%namespace name="fold" file="/normalize/_fold.cl.mako"/>
 
 ## Fold the elements of the part of the row to `total`.  name: the type of the phase's accumulator.
@@ -24,9 +26,9 @@ ${over_row(phase, width, row_width, wide, name)}\
 % endif
 </%def>
 
-## Fold the elements of the part (to `vectors` and `single`), or map them if `phase` is None.  The loop over o goes
-## along the outer axes of the row, whose inner axis has n elements.  It has a loop for each of `runs`: U vectors at a
-## time, single vectors, and single elements.
+## Fold the elements of the part (to `vectors` and `single`), or map them if `phase` is None.  wide, name: the types of
+## these accumulators.  The loop over o goes along the outer axes of the row, whose inner axis has n elements.  In it
+## there is an inner loop for each of `runs`: over U vectors at a time, then single vectors, then single elements.
 <%def name="over_row(phase, width, row_width, wide='', name='')">\
 <%
     step = 1 if row_width > 1 else width  # elements of a row in a vector

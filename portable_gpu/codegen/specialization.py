@@ -63,10 +63,10 @@ def specialize(name: str, target: Target, kernels: Declared, **context: Any) -> 
     Raises:
         RenderError: The template failed.
     """
-    laid = tuple([(kernel, laid_out(each)) for kernel, each in kernels.items()])
-    heads = {kernel: head(kernel, each) for kernel, each in laid}
-    text = _with_structs(render(name, target=target, kernel=heads.__getitem__, **context), laid)
-    return Specialization(name, text, target.options, context.get("policy"), dict(laid))
+    passed = tuple([(kernel, laid_out(declared)) for kernel, declared in kernels.items()])
+    heads = {kernel: head(kernel, parameters) for kernel, parameters in passed}
+    text = _with_structs(render(name, target=target, kernel=heads.__getitem__, **context), passed)
+    return Specialization(name, text, target.options, context.get("policy"), dict(passed))
 
 
 # Shapes share texts, so what follows from a rendered text is found once.

@@ -71,7 +71,7 @@ def fitting(
     ]
     if wrong:
         raise ShapeError(f"state has other shapes: {', '.join(wrong)}")
-    kinds = [name for name, array in arrays.items() if array.dtype.kind == "c"]
-    if kinds:
-        raise ArgumentTypeError(f"state has complex numbers: {', '.join(kinds)}")
+    complex_names = [name for name, array in arrays.items() if array.dtype.kind == "c"]
+    if complex_names:
+        raise ArgumentTypeError(f"state has complex numbers: {', '.join(complex_names)}")
     return arrays

@@ -41,11 +41,11 @@ _WIDE = _LANES[1:]
 #: The condition on which a type exists.
 _CONDITIONS = {"double": "defined(cl_khr_fp64)", "half": "defined(cl_khr_fp16)"}
 _NAMED = "defined(__opencl_c_named_address_space_builtins)"
-_WRITTEN = (
+_WRITABLE_SPACES = (
     ("__global", _NAMED), ("__local", _NAMED), ("__private", _NAMED),
     ("", "defined(__opencl_c_generic_address_space)"),
 )  # fmt: skip
-_READ = (("__constant", ""), *_WRITTEN)
+_READABLE_SPACES = (("__constant", ""), *_WRITABLE_SPACES)
 _ATOMIC = (("__global", ""), ("__local", ""))
 _ATOM_32 = tuple(
     (f"__{space}", f"defined(cl_khr_{space}_int32_base_atomics)") for space in ("global", "local")
@@ -170,8 +170,8 @@ _TABLE = {
     "atom_cmpxchg": _atom("volatile a s *, s, s"),
 }
 _FORMS = {name: forms for names, forms in _TABLE.items() for name in names.split()}
-#: Functions that only the header declares, and below it the beginnings of further names.  Functions
-#: of vendors' extensions are not listed, because PoCL has none of them on CPUs.
+#: Names of functions that only the header declares; those with the :data:`_BEGINNINGS` are others.
+#: Functions of vendors' extensions are not listed, because PoCL has none of them on CPUs.
 _OTHERS = frozenset(
     ("all", "any", "bit_reverse", "capture_event_profiling_info", "create_user_event", "cross",
      "ctz", "distance", "dot", "enqueue_marker", "fast_distance", "fast_length",
@@ -219,7 +219,7 @@ def declaring(text: str) -> str | None:
 
 
 def _is_other(name: str) -> bool:
-    """Whether only the header has a function of a name."""
+    """Whether only the header declares functions of this name."""
     return name in _OTHERS or (name.startswith(_BEGINNINGS) and not _forms(name))
 
 
@@ -245,13 +245,15 @@ def _forms(name: str) -> tuple[_Form, ...]:
     if match := _VECTOR_ACCESS.fullmatch(name):
         access, lanes = match.groups()
         if access == "load":
-            return (_Form("g", "size_t, const a s *", _EVERY, (lanes,), "pure", _READ),)
-        return (_Form("void", "g, size_t, a s *", _EVERY, (lanes,), "", _WRITTEN),)
+            return (_Form("g", "size_t, const a s *", _EVERY, (lanes,), "pure", _READABLE_SPACES),)
+        return (_Form("void", "g, size_t, a s *", _EVERY, (lanes,), "", _WRITABLE_SPACES),)
     if match := _HALF_ACCESS.fullmatch(name):
         access, _, lanes, rounding = match.groups()
         lanes = (lanes or "",)
         if access == "store":
-            return (_Form("void", "g, size_t, a half *", _REALS[:2], lanes, "", _WRITTEN),)
+            return (_Form("void", "g, size_t, a half *", _REALS[:2], lanes, "", _WRITABLE_SPACES),)
         if not rounding:
-            return (_Form("g", "size_t, const a half *", _REALS[:1], lanes, "pure", _READ),)
+            return (
+                _Form("g", "size_t, const a half *", _REALS[:1], lanes, "pure", _READABLE_SPACES),
+            )
     return ()

@@ -85,8 +85,10 @@ def cholesky(
     if symbolic is None:
         local_engine = state_for([], engine, queue).engine
         symbolic = analyze(A, ordering, relax=relax, triangle=triangle, engine=local_engine)
-    kind = dtype_for(A, symbolic, dtype)
-    factor = Factor(symbolic, kind, engine, queue, memory_limit=memory_limit, spill_dir=spill_dir)
+    factor_type = dtype_for(A, symbolic, dtype)
+    factor = Factor(
+        symbolic, factor_type, engine, queue, memory_limit=memory_limit, spill_dir=spill_dir
+    )
     return factor.refactorize(A, triangle=triangle, progress=progress)
 
 
@@ -201,11 +203,11 @@ def factor_of_system(
         local_engine: The engine for which the matrix is analysed.
         place: The engine and the queue of the factor, as for :func:`cholesky`.
     """
-    kind = None if dtype is None else factor_dtype(dtype)
+    asked = None if dtype is None else factor_dtype(dtype)
     if right.ndim not in (1, 2):
         raise ShapeError(f"b has the shape {tuple(right.shape)}; expected one or two axes")
     symbolic = analyze(A, ordering, triangle=triangle, engine=local_engine)
     if right.shape[0] != symbolic.n:
         raise ShapeError(f"b has {right.shape[0]} rows, and A {symbolic.n}")
     common = factor_dtype(np.result_type(value_dtype(A), right.dtype))
-    return factor_for(A, kind or common, refine, triangle=triangle, symbolic=symbolic, **place)
+    return factor_for(A, asked or common, refine, triangle=triangle, symbolic=symbolic, **place)

@@ -1,4 +1,4 @@
-"""Products of a convolution with their results and epilogues; which axes of space are checked."""
+"""Products of a convolution: operands, results, epilogues, and which axes of space are checked."""
 
 from __future__ import annotations
 
@@ -41,15 +41,16 @@ def product_of_operands(
 def _of_stage(p: ConvProblem, array: StageArray, extents: tuple[int, ...], n: int) -> Operand:
     """An array of the epilogue, of a product whose rows run over the images and their places."""
     s = array.strides
-    places = p.stride if p.direction == "input" else (1, 1, 1)
-    axes = RowAxes(extents, (s.outer, *multiplied(places, s.space))).simplified()
+    # The results of a product of a gradient by the input are ``p.stride`` apart.
+    distances = p.stride if p.direction == "input" else (1, 1, 1)
+    axes = RowAxes(extents, (s.outer, *multiplied(distances, s.space))).simplified()
     reader = Gather("row", axes.extents, axes.strides) if len(axes.extents) > 1 else None
     groups = of_groups(p, n * s.channel)
     return Operand(array.elem, axes.strides[-1], s.channel, groups, reader=reader)
 
 
 def result_operand(
-    p: ConvProblem, axes: RowAxes, side: Side, other: int, group_stride: int, aligned: int
+    p: ConvProblem, axes: RowAxes, side: Side, other_stride: int, group_stride: int, aligned: int
 ) -> Operand:
     """The result.
 
@@ -57,31 +58,32 @@ def result_operand(
         p: The convolution.
         axes: Those of the rows, or of the columns.
         side: The side of ``axes``: rows or columns.
-        other: The stride of the other index.
+        other_stride: The stride of the other index.
         group_stride: The stride from a group to the next.
         aligned: A power of two that divides the byte address of the first element.
     """
     axes = axes.simplified()
     stride, groups = axes.strides[-1], of_groups(p, group_stride)
     reader = None
-    row, col = (stride, other) if side == "row" else (other, stride)
-    far: tuple[int, ...] = (row,) if col == 1 else (col,)
+    row, col = (stride, other_stride) if side == "row" else (other_stride, stride)
+    # Vectors run along an index of stride 1: addresses are as aligned as the other strides allow.
+    strides: tuple[int, ...] = (row,) if col == 1 else (col,)
     if len(axes.extents) > 1:
         reader = Gather(side, axes.extents, axes.strides)
-        far = (*axes.strides, other) if other != 1 else axes.strides
-    nbytes = gcd(aligned, *(p.elem.itemsize * step for step in (*far, *groups)))
+        strides = (*axes.strides, other_stride) if other_stride != 1 else axes.strides
+    nbytes = gcd(aligned, *(p.elem.itemsize * step for step in (*strides, *groups)))
     return Operand(p.elem, row, col, groups, False, alignment_of(nbytes), reader)
 
 
 def of_groups(p: ConvProblem, value: int) -> tuple[int, ...]:
-    """A value of the batch axis of a product, which it has if there are several groups."""
+    """The values of a product's batch axes: one axis if there are several groups, else none."""
     return (value,) if p.groups > 1 else ()
 
 
 def checked_axes(lowest: Sequence[int], highest: Sequence[int], sizes: Sequence[int]) -> range:
     """The axes of space from the first one on that has a place outside of the array.
 
-    A reader has places of its last axes only, so the axes after that one are checked, too.
+    A reader checks the last axes only (:class:`Gather`): that axis and all axes after it.
     """
     outside = [lowest[j] < 0 or highest[j] >= sizes[j] for j in SPACE]
     return range(outside.index(True) if any(outside) else 3, 3)
@@ -98,15 +100,21 @@ def of_axes(axes: Iterable[int], values: Sequence[int]) -> tuple[int, ...]:
 
 
 def coefficients(steps: Sequence[int], axis: int) -> tuple[int, ...]:
-    """The place along an axis of space, by the images or channels and the axes of space."""
+    """The factors whose products with the four indices of a step, summed, are the place on an axis.
+
+    The indices are an image or channel, which has the factor 0, and those along the axes of space.
+    """
     return (0, *(steps[j] if j == axis else 0 for j in SPACE))
 
 
 def order_of_steps(array: ImageStrides, channels: int) -> tuple[int, ...]:
-    """The order of steps, by (channels, taps): the last are adjacent in memory."""
-    near = [abs(step) for step in array.space if step]
-    last = array.channel == 1 or (near and 0 < abs(array.channel) < min(near))
-    return (1, 2, 3, 0) if last and channels > 1 else (0, 1, 2, 3)
+    """The order of the four indices of a step, 0 for the channel and 1, 2, 3 for the axes of space.
+
+    The last index is the one along which elements are nearest to each other in memory.
+    """
+    in_space = [abs(step) for step in array.space if step]
+    channels_last = array.channel == 1 or (in_space and 0 < abs(array.channel) < min(in_space))
+    return (1, 2, 3, 0) if channels_last and channels > 1 else (0, 1, 2, 3)
 
 
 def ordered(values: Iterable[int], order: Sequence[int]) -> tuple[int, ...]:

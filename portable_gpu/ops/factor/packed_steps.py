@@ -6,7 +6,7 @@ workspace, factorised and solved there, packed again, and the trailing triangle 
     +--+.                    columns of the panel                  -> dense, factorised
     |##+--+.                 trailing update:
     |##|  :  .                  rectangles of block rows           by products, in place
-    |##+--+--+.                 diagonal blocks                    a product into dense, then added
+    |##+--+--+.                 diagonal blocks                    products by a workspace
 
 The tiles of one block row are too few for a device with many compute units.  There several block
 rows are multiplied into a dense slab, which is added to them.
@@ -151,7 +151,7 @@ class PackedProblem:
         cols: tuple[int, int],
         diagonal: bool = False,
     ) -> PackProblem:
-        """Return a copy between the triangles and dense matrices."""
+        """Return a copy between triangles and dense matrices; arguments: :class:`PackProblem`."""
         return PackProblem(
             n=self.n, batch=self.distinct, packed=self.packed, dense=other, rows=rows, cols=cols,
             what=what, diagonal=diagonal,
@@ -254,13 +254,15 @@ def product_steps(
         slab, d = p.temporary("slab", min(partition.slab, p.n - first), -(-p.n // 4) * 4)
         for s0 in range(first, p.n, partition.slab):
             s1 = min(s0 + partition.slab, p.n)
-            m, left = s1 - s0, s0 - first
-            a = x.rows(left)
-            if left:
-                product = p.product(m, left, x.k, x.operand, x.conjugate_transpose, d, False)
+            m, left_columns = s1 - s0, s0 - first
+            a = x.rows(left_columns)
+            if left_columns:
+                product = p.product(
+                    m, left_columns, x.k, x.operand, x.conjugate_transpose, d, False
+                )
                 multiply(product, a, x.rows(0), slab)
             square = p.product(m, m, x.k, x.operand, x.conjugate_transpose, d, False)
-            multiply(replace(square, triangle="lower"), a, a, Part(slab, left))
+            multiply(replace(square, triangle="lower"), a, a, Part(slab, left_columns))
             put(p.move(add, d, (s0, s1), (first, s1)), slab)
         return steps
     for r0, r1 in block_rows(p.n, first):
@@ -349,9 +351,9 @@ def _by_block_rows(p: PackedSolve, parts: PackedSubPlans) -> list[Step]:
         if r0:
             l, start = rectangle(t.packed, r0)  # noqa: E741
             l = _op(p, l)  # noqa: E741
-            m, k, known, rest = (r0, h, here, 1) if p.transposed else (h, r0, 1, here)
+            m, k, solved, updated = (r0, h, here, 1) if p.transposed else (h, r0, 1, here)
             product = parts.parts.product(t.product(m, p.m, k, l, b, b))
-            steps.append(Step(product, (Part(0, start), known, rest), scalars=(-1.0, 1.0)))
+            steps.append(Step(product, (Part(0, start), solved, updated), scalars=(-1.0, 1.0)))
         if not p.transposed:
             steps.extend(solve)
     return steps
@@ -370,9 +372,12 @@ def _by_panels(p: PackedSolve, parts: PackedSubPlans, partition: PackedPartition
         if not p.transposed:
             steps.extend(solve)
         if rest:
-            m, k, known, new = (w, rest, below, here) if p.transposed else (rest, w, here, below)
+            if p.transposed:
+                m, k, solved, updated = w, rest, below, here
+            else:
+                m, k, solved, updated = rest, w, here, below
             product = parts.parts.product(t.product(m, p.m, k, _op(p, x), b, b))
-            places = (Part(panel, w * x.row), known, new)
+            places = (Part(panel, w * x.row), solved, updated)
             steps.append(Step(product, places, scalars=(-1.0, 1.0)))
         if p.transposed:
             steps.extend(solve)
@@ -399,13 +404,13 @@ def placed(steps: Sequence[Step], places: Sequence[Place]) -> list[Step]:
 
 
 def _placed(operand: Place, places: Sequence[Place]) -> Place:
-    of, start = (operand.of, operand.start) if isinstance(operand, Part) else (operand, 0)
-    if isinstance(of, Temporary):
+    index, start = (operand.of, operand.start) if isinstance(operand, Part) else (operand, 0)
+    if isinstance(index, Temporary):
         return operand
-    whole = places[of]
-    if isinstance(whole, Part):
-        return Part(whole.of, whole.start + start)
-    return Part(whole, start) if start else whole
+    place = places[index]
+    if isinstance(place, Part):
+        return Part(place.of, place.start + start)
+    return Part(place, start) if start else place
 
 
 def transposed(operand: Operand) -> Operand:

@@ -47,8 +47,8 @@ class CholeskyProblem:
     def flop(self) -> int:
         """Floating-point operations: n^3 / 3 for each matrix, four times that if complex."""
         n = self.n
-        each = n * (n + 1) * (2 * n + 1) // 6
-        return self.count * each * (4 if self.elem.complex else 1)
+        flop = n * (n + 1) * (2 * n + 1) // 6
+        return self.count * flop * (4 if self.elem.complex else 1)
 
     @property
     def bytes(self) -> int:
@@ -76,8 +76,8 @@ class SolveProblem:
         b: B, overwritten by X.
         lower: Whether it is the lower triangle.
         unit: Whether the diagonal of L is assumed to be ones, and not read.
-        reports: Whether zeros on the diagonal are reported, in one more operand: with columns
-            counted ``forwards`` or ``backwards``, or not (empty).
+        reports: ``forwards`` or ``backwards``: the column of a zero on the diagonal is reported, in
+            one more operand, counted from the first or from the last column; empty: none is.
         precision, aligned: See :class:`CholeskyProblem`.
     """
 

@@ -33,7 +33,7 @@ class OutputRegion:
         axes: The convolved axes, sorted.
         shape: Its shape, which is that of the result.
         first: Along each axis, the index of the region's first element in the full convolution.
-            Along axes that broadcast, it is the index in the inputs, too.
+            Along axes that are not convolved, it is the index in the inputs, too.
     """
 
     axes: tuple[int, ...]

@@ -125,7 +125,7 @@ def _axis(axis: int, count: int) -> int:
 
 @dataclass(frozen=True)
 class _TypicalTransform:
-    """A problem whose kernels stand for others: see :func:`problem`."""
+    """A transform whose kernels are compiled as examples; attributes: see :func:`problem`."""
 
     lengths: Shape
     batch: Shape = ()

@@ -82,7 +82,7 @@ class Lines:
 
     @property
     def step(self) -> int:
-        """The distance of a work-item's chunks, in lines."""
+        """The distance of a work-item's chunks, in lines, each of which has 8 chunks."""
         return self.copiers // 8
 
     @property
@@ -97,12 +97,15 @@ class Lines:
 
     @property
     def block(self) -> int:
-        """The number of adjacent rows of A (columns of B) of a load, if k runs across the lines."""
+        """The number of adjacent rows of A (columns of B) that one load reads.
+
+        More than one only if k runs across the lines.
+        """
         return gcd(self.width, self.copies) if self.across else 1
 
     @property
     def steps(self) -> int:
-        """The number of loads for the chunks of a block: one for each step of k."""
+        """The number of loads that fill the chunks of a block: one for each step of k."""
         return self.width if self.across else 1
 
     @property
