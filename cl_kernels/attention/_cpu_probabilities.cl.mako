@@ -19,7 +19,7 @@
 % if mask:
                 for (uint l = 0; l < ${BQ}u; l++) {
                     ${pair_of_lane}
-                    const ${mask.value} of_mask = ${mask.name}_load(mask_in
+                    const ${mask.value} of_mask = ${mask.name}_load(mask_data
                         + (mask_offset + b * mask_batch + h * mask_head + i * mask_row + n * mask_step));
                     ${real} *of_pair = st + (t * ${BQ} + l);
 <% boolean, added = f"of_mask ? scale * *of_pair : -({real})INFINITY", "scale * *of_pair + of_mask" %>\
@@ -35,9 +35,9 @@
 % endif
 % if not by_query:
                 const uint i = t0 + t;
-                const ${real} log_sum = shift_of(${wide.name}_load(sums_in
+                const ${real} log_sum = shift_of(${wide.name}_load(sums_data
                     + (sums_offset + b * sums_batch + h * sums_head + i * sums_row)));
-                const ${real} delta_of_i = ${wide.name}_load(delta_in
+                const ${real} delta_of_i = ${wide.name}_load(delta_data
                     + (delta_offset + b * delta_batch + h * delta_head + i * delta_row));
 % endif
 % for v in range(NV):

@@ -44,7 +44,7 @@ scaled = f"factor * {score}" if boolean else f"fma({score}, factor, of_mask)"
                     (void)i;
 % if mask:
                     const bool is_seen = i < queries && n < keys;
-                    const ${mask.value} of_mask = is_seen ? ${mask.name}_load(mask_in
+                    const ${mask.value} of_mask = is_seen ? ${mask.name}_load(mask_data
                         + (mask_offset + b * mask_batch + h * mask_head + i * mask_row + n * mask_step)) : 0;
                     ${score} = ${shown} ? ${scaled} : -INFINITY;
 % else:

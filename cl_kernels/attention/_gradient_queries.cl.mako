@@ -10,7 +10,7 @@
 
 ## Expressions for the stored natural logarithm of the sum of query i (C text) of head h, and for m, computed from it.
 <%def name="read_sum(i)">\
-${wide.name}_load(sums_in + (sums_offset + b * sums_batch + h * sums_head + (${i}) * sums_row))\
+${wide.name}_load(sums_data + (sums_offset + b * sums_batch + h * sums_head + (${i}) * sums_row))\
 </%def>
 <%def name="logarithm(sum)"><%
 added = mask and not mask.boolean
@@ -28,7 +28,7 @@ logarithm = sum if added else f"M_LOG2E_F * {sum}"
         const uint i = first_own + ${16 * block + 8 * half}u + g;
         if (i < queries) {
             __global const ${elem.name}_t *grad_line = grad_rows + i * grad_row,
-                *y_line = y_in + (y_offset + b * y_batch + h * y_head + i * y_row);
+                *y_line = y_data + (y_offset + b * y_batch + h * y_head + i * y_row);
             for (uint d = c; d < dv_size; d += 4u)
                 delta${block}_${half} += ${elem.name}_load(grad_line + d) * ${elem.name}_load(y_line + d);
             const float sum = ${read_sum("i")};
@@ -37,7 +37,7 @@ logarithm = sum if added else f"M_LOG2E_F * {sum}"
         delta${block}_${half} += across(delta${block}_${half}, 1);
         delta${block}_${half} += across(delta${block}_${half}, 2);
         if (i < queries && c == 0)
-            ${wide.name}_store(delta_in + (delta_offset + b * delta_batch + h * delta_head + i * delta_row),
+            ${wide.name}_store(delta_data + (delta_offset + b * delta_batch + h * delta_head + i * delta_row),
                 delta${block}_${half});
     }
 % endfor
@@ -58,7 +58,7 @@ ${copy_tile(name, D, policy.others, extent, policy.group_size, f"others - ({star
             const uint i = ${start} + t;
             next = (float2)(INFINITY, 0);
             if (t < ${policy.others}u && i < queries)
-                next = (float2)(${read_sum("i")}, ${wide.name}_load(delta_in
+                next = (float2)(${read_sum("i")}, ${wide.name}_load(delta_data
                     + (delta_offset + b * delta_batch + h * delta_head + i * delta_row)));
 % endif
         }

@@ -6,7 +6,7 @@
 <% places = [(block, half) for block in range(policy.blocks) for half in range(2)] %>\
 % for block, half, name, sums, D in ((*place, *output) for place in places for output in outputs):
     if (first_own + ${16 * block + 8 * half}u + g < rows) {
-        __global ushort *row = ${name}_in + (${name}_offset + b * ${name}_batch + own_head * ${name}_head
+        __global ushort *row = ${name}_data + (${name}_offset + b * ${name}_batch + own_head * ${name}_head
             + (first_own + ${16 * block + 8 * half}u + g) * ${name}_row) + 2u * c;
 <% extent, factor = ("dv_size", f"{2.0 ** -shift!r}f") if name == "dv" else ("dq_size", "scale") %>\
 % for j in range(D // 8):

@@ -12,7 +12,7 @@
             ${real} ${name}_next[${count * D // 256}];
             {
                 const uint row = ${start} + t / ${D}u, d = t % ${D}u;
-                __global const ${elem.name}_t *from = ${name}_in + (${name}_offset
+                __global const ${elem.name}_t *from = ${name}_data + (${name}_offset
                     + b * ${name}_batch + (${head}) * ${name}_head + row * ${name}_row + d * ${name}_step);
 #pragma unroll
                 for (uint step = 0; step < ${count * D // 256}u; ++step)
@@ -57,7 +57,7 @@ pitch, cells = D + 4, [(r, c) for r in range(TM // 16) for c in range(TN // 16)]
 <%def name="score(r, c)"><%
 own_row, other_row, added = f"first + y + {16 * r}u", f"t0 + x + {16 * c}u", mask and not mask.boolean
 is_seen = " && ".join(["exists"] + ["n <= i"] * causal + ["of_mask"] * bool(mask and not added))
-mask_at = "mask_in + (mask_offset + b * mask_batch + h * mask_head + i * mask_row + n * mask_step)"
+mask_at = "mask_data + (mask_offset + b * mask_batch + h * mask_head + i * mask_row + n * mask_step)"
 %>\
             {
                 const uint i = ${own_row if side == "q" else other_row}, n = ${other_row if side == "q" else own_row};
@@ -108,7 +108,7 @@ mask_at = "mask_in + (mask_offset + b * mask_batch + h * mask_head + i * mask_ro
 <%def name="store(name, sums, D, extent, factors, rows='rows', head='own_head')">\
 % for r, factor in enumerate(factors):
     if (first + y + ${16 * r}u < ${rows}) {
-        __global ${elem.name}_t *line = ${name}_in + (${name}_offset + b * ${name}_batch + ${head} * ${name}_head
+        __global ${elem.name}_t *line = ${name}_data + (${name}_offset + b * ${name}_batch + ${head} * ${name}_head
             + (first + y + ${16 * r}u) * ${name}_row);
 % for c, part in ((c, part) for c in range(D // 64) for part in range(4)):
         if (4u * x + ${64 * c + part}u < ${extent})

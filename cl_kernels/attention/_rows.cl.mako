@@ -64,7 +64,7 @@ ${hide(policy, mask, causal)}\
                     const uint i = first_of_warp + ${16 * block + 8 * half}u + g;
 % endif
 % if mask:
-                    __global const ${mask.name}_t *mask_line = mask_in
+                    __global const ${mask.name}_t *mask_line = mask_data
                         + (mask_offset + b * mask_batch + h * mask_head + min(i, queries - 1u) * mask_row);
 % endif
 % for j, e in ((j, e) for j in range(policy.keys // 8) for e in range(2)):
@@ -106,13 +106,13 @@ ${hide(policy, mask, causal)}\
         float z = z${block}_${half} + across(z${block}_${half}, 1);  // over the four lanes of the row
         z += across(z, 2);
         if (i < queries) {
-            __global ushort *row = out_in + (out_offset + b * out_batch + h * out_head + i * out_row) + 2u * c;
+            __global ushort *row = out_data + (out_offset + b * out_batch + h * out_head + i * out_row) + 2u * c;
             const float inverse = z > 0 ? 1 / z : z;  // 0 if the query sees no key; NaN remains
 % for j in range(DV // 8):
             if (${8 * j}u < dv) *(__global uint *)(row + ${8 * j}) =
                 rounded_pair(o${block}_${j}_${2 * half} * inverse, o${block}_${j}_${2 * half + 1} * inverse);
 % endfor
-            if (c == 0) ${wide.name}_store(sums_in + (sums_offset + b * sums_batch + h * sums_head + i * sums_row),
+            if (c == 0) ${wide.name}_store(sums_data + (sums_offset + b * sums_batch + h * sums_head + i * sums_row),
                 ${if_natural if adds else if_binary});
         }
     }

@@ -29,7 +29,7 @@ elements = lambda vectors: [(v, e) for v in range(vectors) for e in range(4)]  #
 % for v, e in elements(vectors) if mask else ():
         {
             ${key(v, e, W)}
-            const ${mask.value} of_mask = n < last ? ${mask.name}_load(mask_row_in + n * mask_step) : 0;
+            const ${mask.value} of_mask = n < last ? ${mask.name}_load(mask_row_data + n * mask_step) : 0;
 % if mask.boolean:
             score[${v}].s${e} = of_mask ? score[${v}].s${e} : -INFINITY;
 % else:

@@ -10,7 +10,8 @@
             for (uint index = lid; index < ${TK * extent}u; index += ${G}u) {
                 const uint row = t0 + index / ${extent}u, d = index % ${extent}u;
                 const long at = b * ${name}_batch + (${head}) * ${name}_head + row * ${name}_row + d * ${name}_step;
-                ${name}t[index] = row < others && d < ${size} ? ${elem.name}_load(${name}_in + ${name}_offset + at) : 0;
+                ${name}t[index] = row < others && d < ${size}
+                    ? ${elem.name}_load(${name}_data + ${name}_offset + at) : 0;
             }
 % endfor
             barrier(CLK_LOCAL_MEM_FENCE);
@@ -20,7 +21,7 @@
 <%def name="load_own_row(T, name, size, extent)">\
     ${T} ${name}[${extent // V}];
     {
-        __global const ${elem.name}_t *row = ${name}_in
+        __global const ${elem.name}_t *row = ${name}_data
             + (${name}_offset + b * ${name}_batch + own_head * ${name}_head + own_row * ${name}_row);
 #undef ELEMENT
 #define ELEMENT(d) ((d) < ${size} ? ${elem.name}_load(row + (d) * ${name}_step) : 0)

@@ -24,12 +24,12 @@ def tiles(DQ, DV):
 
 ## Start the copies of q, of the first stages - 1 tiles of k, and of the first stages - 2 tiles of v.
 <%def name="start_copies()"><% G, (k_tile, v_tile) = policy.group_size, tiles(DQ, DV) %>\
-    q_in += q_offset + b * q_batch + h * q_head + first * q_row;
+    q_data += q_offset + b * q_batch + h * q_head + first * q_row;
 ${lines.place("q", DQ, policy.queries, "dq", G)}\
 ${lines.copy("q", DQ, policy.queries, "dq", G, "queries - first")}\
     COPIES_ARRIVE(local_address(q_full));
 % for name, D, extent in tiles(DQ, DV):
-    ${name}_in += ${name}_offset + b * ${name}_batch + h / shared * ${name}_head;
+    ${name}_data += ${name}_offset + b * ${name}_batch + h / shared * ${name}_head;
 ${lines.place(name, D, policy.keys, extent, G)}\
     uint ${name}_next = 0, ${name}_fill = 0, ${name}_filled = 1;
 % endfor

@@ -52,12 +52,12 @@ ${tiles_of.load_own_row(T, name, size, extent)}\
 % if by_query:
     ${real} delta = 0;
     {
-        __global const ${elem.name}_t *row = y_in + (y_offset + b * y_batch + own_head * y_head + own_row * y_row);
+        __global const ${elem.name}_t *row = y_data + (y_offset + b * y_batch + own_head * y_head + own_row * y_row);
 % for d in range(DV):
         if (${d}u < dv_size) delta += grad[${d // V}]${component(V, d % V)} * ${elem.name}_load(row + ${d} * y_step);
 % endfor
     }
-    if (first < rows) ${wide.name}_store(delta_in
+    if (first < rows) ${wide.name}_store(delta_data
         + (delta_offset + b * delta_batch + own_head * delta_head + own_row * delta_row), delta);
 % else:
     ${T} w[${DV // V}];
@@ -73,7 +73,7 @@ ${tiles_of.load(tile_arrays, 'own_head / shared' if by_query else 'h')}\
                 (void)n;  // only masks need it
                 const bool is_seen = ${"n <= i" if causal else "true"};
 % if mask:
-                const ${mask.value} of_mask = ${mask.name}_load(mask_in
+                const ${mask.value} of_mask = ${mask.name}_load(mask_data
                     + (mask_offset + b * mask_batch + h * mask_head + i * mask_row + n * mask_step));
 % endif
                 if (!is_seen${" || !of_mask" if mask and mask.boolean else ""}) continue;
@@ -87,10 +87,10 @@ ${tiles_of.load(tile_arrays, 'own_head / shared' if by_query else 'h')}\
                 const ${real} score = scale * (${" + ".join(f"dot{component(V, c)}" for c in range(V))})
                     ${"+ of_mask" if mask and not mask.boolean else ""};
                 const long sums_at = b * sums_batch + h * sums_head + i * sums_row;
-                const ${real} p = exp(score - shift_of(${wide.name}_load(sums_in + sums_offset + sums_at)));
+                const ${real} p = exp(score - shift_of(${wide.name}_load(sums_data + sums_offset + sums_at)));
 % if not by_query:
                 const long delta_at = delta_offset + b * delta_batch + h * delta_head + i * delta_row;
-                const ${real} delta = ${wide.name}_load(delta_in + delta_at);
+                const ${real} delta = ${wide.name}_load(delta_data + delta_at);
 % endif
 % if drops:
                 const ${real} factor = ${dropout.factor()};
@@ -108,7 +108,7 @@ ${tiles_of.load(tile_arrays, 'own_head / shared' if by_query else 'h')}\
     if (first >= rows) return;
 % for name, value, extent in outputs:
     {
-        __global ${elem.name}_t *row = ${name}_in
+        __global ${elem.name}_t *row = ${name}_data
             + (${name}_offset + b * ${name}_batch + own_head * ${name}_head + own_row * ${name}_row);
 % for d in range(extent):
         if (${d}u < ${"dv_size" if name == "dv" else "dq_size"}) ${elem.name}_store(row + ${d} * ${name}_step,

@@ -53,7 +53,7 @@ void ${kernel("attention_backward")}
     const uint own_heads = ${"heads" if by_query else "heads / shared"}, rows = ${"queries" if by_query else "keys"};
     const uint b = pair / own_heads, own_head = pair % own_heads;
 % for name, size, _, what in own:
-    __global const ${elem.name}_t *${name} = ${name}_in
+    __global const ${elem.name}_t *${name} = ${name}_data
         + (${name}_offset + b * ${name}_batch + own_head * ${name}_head);
 ${products.transposed(f"{what}_own", name, name, "rows", size)}\
 % endfor
@@ -61,14 +61,14 @@ ${products.transposed(f"{what}_own", name, name, "rows", size)}\
     ${real} delta[${BQ}] ${aligned}, sums[${BQ}] ${aligned};
     for (uint l = 0; l < ${BQ}u; l++) {
         const uint i = min(first + l, rows - 1);
-        __global const ${elem.name}_t *y = y_in + (y_offset + b * y_batch + own_head * y_head + i * y_row);
+        __global const ${elem.name}_t *y = y_data + (y_offset + b * y_batch + own_head * y_head + i * y_row);
         ${real} sum = 0;
         ${products.no_vectorize()}\
         for (uint d = 0; d < dv_size; d++) sum += far_own[d * ${BQ} + l] * ${elem.name}_load(y + d * y_step);
         delta[l] = sum;
         sums[l] = shift_of(${wide.name}_load(
-            sums_in + (sums_offset + b * sums_batch + own_head * sums_head + i * sums_row)));
-        if (first + l < rows) ${wide.name}_store(delta_in
+            sums_data + (sums_offset + b * sums_batch + own_head * sums_head + i * sums_row)));
+        if (first + l < rows) ${wide.name}_store(delta_data
             + (delta_offset + b * delta_batch + own_head * delta_head + i * delta_row), sum);
     }
 % endif
@@ -76,7 +76,7 @@ ${products.transposed(f"{what}_own", name, name, "rows", size)}\
         const uint h = ${"own_head" if by_query else "own_head * shared + part"};
         (void)h;  // only masks need it
 % for name, _, _, what in other:
-        __global const ${elem.name}_t *${what}_rows = ${name}_in
+        __global const ${elem.name}_t *${what}_rows = ${name}_data
             + (${name}_offset + b * ${name}_batch + ${"own_head / shared" if by_query else "h"} * ${name}_head);
 % endfor
         const uint last = ${("min(keys, first + %du)" % BQ if causal else "keys") if by_query else "queries"};
@@ -110,7 +110,7 @@ ${probabilities.row(by_query)}\
     }
     for (uint l = 0; l < ${BQ}u && first + l < rows; l++) {
 % for name, factor, added, what in outputs:
-        __global ${elem.name}_t *${name} = ${name}_in
+        __global ${elem.name}_t *${name} = ${name}_data
             + (${name}_offset + b * ${name}_batch + own_head * ${name}_head + (first + l) * ${name}_row);
         ${products.no_vectorize()}\
         for (uint d = 0; d < ${sizes[what][0]}; d++)

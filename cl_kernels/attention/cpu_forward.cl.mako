@@ -32,9 +32,9 @@ void ${kernel("attention_forward")}
     ${"" if direct else f"{real} kt[{BK * DQ}] {aligned}, vt[{BK * DV}] {aligned};"}
     const uint block = get_group_id(0) % blocks, pair = get_group_id(0) / blocks;
     const uint b = pair / heads, h = pair % heads, first = block * ${BQ}u;
-    __global const ${elem.name}_t *q = q_in + (q_offset + b * q_batch + h * q_head);
-    __global const ${elem.name}_t *k_rows = k_in + (k_offset + b * k_batch + h / shared * k_head);
-    __global const ${elem.name}_t *v_rows = v_in + (v_offset + b * v_batch + h / shared * v_head);
+    __global const ${elem.name}_t *q = q_data + (q_offset + b * q_batch + h * q_head);
+    __global const ${elem.name}_t *k_rows = k_data + (k_offset + b * k_batch + h / shared * k_head);
+    __global const ${elem.name}_t *v_rows = v_data + (v_offset + b * v_batch + h / shared * v_head);
 ${products.transposed("qt", "q", "q", "queries", "dq", "scale * ")}\
     for (uint index = 0; index < ${DV * BQ}u; index++) ot[index] = 0;
     ${T} ${", ".join(f"m{v} = -{'DBL' if real == 'double' else 'FLT'}_MAX, z{v} = 0" for v in range(NV))};
@@ -55,7 +55,7 @@ ${products.transposed("qt", "q", "q", "queries", "dq", "scale * ")}\
 % if mask:
         for (uint l = 0; l < ${BQ}u; l++) {
             const uint i = min(first + l, queries - 1);
-            __global const ${mask.name}_t *row = mask_in
+            __global const ${mask.name}_t *row = mask_data
                 + (mask_offset + b * mask_batch + h * mask_head + i * mask_row + k0 * mask_step);
             for (int j = 0; j < count; j++) {
                 const ${mask.value} of_mask = ${mask.name}_load(row + j * mask_step);
@@ -109,11 +109,11 @@ ${products.transposed("qt", "q", "q", "queries", "dq", "scale * ")}\
 % endfor
     for (uint l = 0; l < ${BQ}u && first + l < queries; l++) {
         const uint i = first + l;
-        __global ${elem.name}_t *row = out_in + (out_offset + b * out_batch + h * out_head + i * out_row);
+        __global ${elem.name}_t *row = out_data + (out_offset + b * out_batch + h * out_head + i * out_row);
         const ${real} inverse = sum[l] > 0 ? 1 / sum[l] : sum[l];  // 0 if the query sees no key; NaN remains
         ${products.no_vectorize()}\
         for (uint d = 0; d < dv; d++) ${elem.name}_store(row + d * out_step, ot[d * ${BQ} + l] * inverse);
-        ${wide.name}_store(sums_in + (sums_offset + b * sums_batch + h * sums_head + i * sums_row),
+        ${wide.name}_store(sums_data + (sums_offset + b * sums_batch + h * sums_head + i * sums_row),
             maxima[l] + log(sum[l]));
     }
 }

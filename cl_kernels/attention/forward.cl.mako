@@ -33,10 +33,10 @@ void ${kernel("attention_forward")}
     const uint b = pair / heads, h = pair % heads;
     // Work-items beyond the last query compute that one again, and store nothing.
     const uint first = block * ${G}u + lid, i = min(first, queries - 1u);
-    __global const ${elem.name}_t *k = k_in + (k_offset + b * k_batch + h / shared * k_head);
-    __global const ${elem.name}_t *v = v_in + (v_offset + b * v_batch + h / shared * v_head);
+    __global const ${elem.name}_t *k = k_data + (k_offset + b * k_batch + h / shared * k_head);
+    __global const ${elem.name}_t *v = v_data + (v_offset + b * v_batch + h / shared * v_head);
     ${T} q[${DQ // V}], sum[${DV // V}];
-    __global const ${elem.name}_t *q_at = q_in + (q_offset + b * q_batch + h * q_head + i * q_row);
+    __global const ${elem.name}_t *q_at = q_data + (q_offset + b * q_batch + h * q_head + i * q_row);
 #define Q(d) ((d) < dq ? ${elem.name}_load(q_at + (d) * q_step) : 0)
 % for c in range(0, DQ, V):
     q[${c // V}] = scale * (${T})(${", ".join(f"Q({c + e}u)" for e in range(V))});
@@ -45,7 +45,7 @@ void ${kernel("attention_forward")}
     for (uint vec = 0; vec < ${DV // V}u; ++vec) sum[vec] = 0;
     ${real} m = -${"DBL" if real == "double" else "FLT"}_MAX, z = 0;
 % if mask:
-    __global const ${mask.name}_t *mask_at = mask_in + (mask_offset + b * mask_batch + h * mask_head + i * mask_row);
+    __global const ${mask.name}_t *mask_at = mask_data + (mask_offset + b * mask_batch + h * mask_head + i * mask_row);
 % endif
     const uint last = ${f"min(keys, (block + 1u) * {G}u)" if causal else "keys"};
     for (uint k0 = 0; k0 < last; k0 += ${TK}u) {
@@ -97,10 +97,10 @@ void ${kernel("attention_forward")}
         }
     }
     if (first >= queries) return;
-    __global ${elem.name}_t *row = out_in + (out_offset + b * out_batch + h * out_head + i * out_row);
+    __global ${elem.name}_t *row = out_data + (out_offset + b * out_batch + h * out_head + i * out_row);
     const ${real} inverse = z > 0 ? 1 / z : z;  // 0 if the query sees no key; NaN remains
 % for d in range(DV):
     if (${d}u < dv) ${elem.name}_store(row + ${d} * out_step, sum[${d // V}]${component(V, d % V)} * inverse);
 % endfor
-    ${wide.name}_store(sums_in + (sums_offset + b * sums_batch + h * sums_head + i * sums_row), m + log(z));
+    ${wide.name}_store(sums_data + (sums_offset + b * sums_batch + h * sums_head + i * sums_row), m + log(z));
 }

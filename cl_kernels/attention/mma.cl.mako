@@ -45,9 +45,9 @@ void ${kernel("attention_mma")}
     uint number = get_group_id(0), t = get_local_id(0), lane, g, c, b, h, first, first_of_warp;
     LOCATE();
     const uint last = ${f"min(keys, first + {TM}u)" if causal else "keys"};
-    q_in += q_offset + b * q_batch + h * q_head + first * q_row;
-    k_in += k_offset + b * k_batch + h / shared * k_head;
-    v_in += v_offset + b * v_batch + h / shared * v_head;
+    q_data += q_offset + b * q_batch + h * q_head + first * q_row;
+    k_data += k_offset + b * k_batch + h / shared * k_head;
+    v_data += v_offset + b * v_batch + h / shared * v_head;
 % for name, D, count, extent in (("q", DQ, TM, "dq"), ("k", DQ, TK, "dq"), ("v", DV, TK, "dv")):
 ${copies.place(name, D, count, extent, G)}\
 % endfor

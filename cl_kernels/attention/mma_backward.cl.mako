@@ -59,17 +59,17 @@ void ${kernel("attention_backward")}
     const uint ${at[1][0]}_base = ${at[0][0]}_base + ${2 * DQ * (TM if base == "own" else TK)}u;
 % endfor
 % if by_query:
-    __global const ushort *const grad_rows = grad_in + grad_offset + b * grad_batch + own_head * grad_head;
+    __global const ushort *const grad_rows = grad_data + grad_offset + b * grad_batch + own_head * grad_head;
 % endif
 % for name, D, extent in row_arrays:
-    ${name}_in += ${name}_offset + b * ${name}_batch + own_head * ${name}_head + first * ${name}_row;
+    ${name}_data += ${name}_offset + b * ${name}_batch + own_head * ${name}_head + first * ${name}_row;
 ${copies.place(name, D, TM, extent, G)}\
 ${copies.copy(name, D, TM, extent, G, "rows - first")}\
 % endfor
     COPIES_COMMIT();
     uint h = own_head${" / shared" if by_query else " * shared"};
 % for name, D, extent in tile_arrays:
-    ${name}_in += ${name}_offset + b * ${name}_batch + h * ${name}_head + begin * ${name}_row;
+    ${name}_data += ${name}_offset + b * ${name}_batch + h * ${name}_head + begin * ${name}_row;
 ${copies.place(name, D, TK, extent, G)}\
 % endfor
 ${pairs.places()}\
@@ -102,7 +102,7 @@ ${of_query.store_next(f"(stage ? {TK}u : 0u)")}\
     }
 % if not by_query:
 % for name, _, _ in tile_arrays:
-        ${name}_in += ${name}_head - (long)copied * ${name}_row;
+        ${name}_data += ${name}_head - (long)copied * ${name}_row;
 % endfor
     }
 % endif

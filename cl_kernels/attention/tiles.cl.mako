@@ -46,8 +46,8 @@ void ${kernel("attention_forward")}
     const uint first = ${"(blocks - 1u - number)" if causal else "number"} * ${TM}u, i = first + t / ${W}u;
     const uint last = ${f"min(keys, first + {TM}u)" if causal else "keys"};
 % if mask:
-    __global const ${mask.name}_t *mask_row_in =
-        mask_in + (mask_offset + b * mask_batch + h * mask_head + min(i, queries - 1u) * mask_row);
+    __global const ${mask.name}_t *mask_row_data =
+        mask_data + (mask_offset + b * mask_batch + h * mask_head + min(i, queries - 1u) * mask_row);
 % endif
     __local ${T} *scores = (__local ${T} *)(pairs + t / ${W}u * ${pitch}u) + t % ${W}u;
     const ${real} factor = ${"scale" if adds else "scale * M_LOG2E_F"};
@@ -91,7 +91,7 @@ ${parts.place(k, TN)}\
     if (t % ${W}u == 0) {
         factor_of[t / ${W}u] = z > 0 ? 1 / z : z;  // 0 if the query sees no key; NaN remains
         if (i < queries)
-            ${wide.name}_store(sums_in + (sums_offset + b * sums_batch + h * sums_head + i * sums_row),
+            ${wide.name}_store(sums_data + (sums_offset + b * sums_batch + h * sums_head + i * sums_row),
                 ${"m + log(z)" if adds else "M_LN2_F * (m + log2(z))"});
     }
     barrier(CLK_LOCAL_MEM_FENCE);

@@ -56,12 +56,12 @@ ${parts.load(array, "first", "rows", "own_head", TM)}\
         const uint i = first + t;
         ${real} m = INFINITY, delta = 0;
         if (i < queries) {
-            __global const ${elem.name}_t *line = y_in + (y_offset + b * y_batch + own_head * y_head + i * y_row);
+            __global const ${elem.name}_t *line = y_data + (y_offset + b * y_batch + own_head * y_head + i * y_row);
             for (uint d = 0; d < dv_size; ++d)
                 delta += grad_tile[t * ${DV + 4}u + d] * ${elem.name}_load(line + d * y_step);
             m = shift_of(${wide.name}_load(
-                sums_in + (sums_offset + b * sums_batch + own_head * sums_head + i * sums_row)));
-            ${wide.name}_store(delta_in
+                sums_data + (sums_offset + b * sums_batch + own_head * sums_head + i * sums_row)));
+            ${wide.name}_store(delta_data
                 + (delta_offset + b * delta_batch + own_head * delta_head + i * delta_row), delta);
         }
         m_of[t] = m;
@@ -84,8 +84,8 @@ ${parts.load(array, "t0", "others", "h / shared" if by_query else "h", TN)}\
                 ${real} m = INFINITY, delta = 0;
                 if (i < queries) {
                     m = shift_of(${wide.name}_load(
-                        sums_in + (sums_offset + b * sums_batch + h * sums_head + i * sums_row)));
-                    delta = ${wide.name}_load(delta_in
+                        sums_data + (sums_offset + b * sums_batch + h * sums_head + i * sums_row)));
+                    delta = ${wide.name}_load(delta_data
                         + (delta_offset + b * delta_batch + h * delta_head + i * delta_row));
                 }
                 m_of[t] = m;

@@ -59,10 +59,10 @@ void ${kernel("attention_backward")}
     const uint ${at[1][0]}_base = ${at[0][0]}_base + ${2 * DQ * count}u;
 % endfor
 % if by_query:
-    __global const ushort *const grad_rows = grad_in + grad_offset + b * grad_batch + own_head * grad_head;
+    __global const ushort *const grad_rows = grad_data + grad_offset + b * grad_batch + own_head * grad_head;
 % endif
 % for name, D, extent in row_arrays:
-    ${name}_in += ${name}_offset + b * ${name}_batch + own_head * ${name}_head + first * ${name}_row;
+    ${name}_data += ${name}_offset + b * ${name}_batch + own_head * ${name}_head + first * ${name}_row;
 ${lines.place(name, D, TM, extent, G)}\
 ${lines.copy(name, D, TM, extent, G, "rows - first")}\
     const ulong at_${name} = DESCRIPTOR(${name}_base, 512);
@@ -70,7 +70,7 @@ ${lines.copy(name, D, TM, extent, G, "rows - first")}\
     COPIES_COMMIT();
     uint h = own_head${" / shared" if by_query else " * shared"};
 % for name, D, extent in tile_arrays:
-    ${name}_in += ${name}_offset + b * ${name}_batch + h * ${name}_head + begin * ${name}_row;
+    ${name}_data += ${name}_offset + b * ${name}_batch + h * ${name}_head + begin * ${name}_row;
 ${lines.place(name, D, TK, extent, G)}\
 % endfor
 % for x, D in (("s", TK), ("z", TK), *((x, D) for _, x, D in outputs)):
@@ -108,7 +108,7 @@ ${of_query.store_next("queries_at")}\
     }
 % if not by_query:
 % for name, _, _ in tile_arrays:
-        ${name}_in += ${name}_head - (long)copied * ${name}_row;
+        ${name}_data += ${name}_head - (long)copied * ${name}_row;
 % endfor
     }
 % endif

@@ -12,13 +12,13 @@
 ##   channels, targets, sources      all channels of t; channels of t, and of s, in a group of the convolution
 ##   step, tap_step, shift, divisor  of each axis: the result at q reads, for tap r, the element of s at
 ##                                   (q * step + r * tap_step + shift) / divisor, if that is whole and inside of s
-##   items, each                     the number of items; how many of them a work-item of a CPU computes
+##   items, items_each               the number of items; how many of them a work-item of a CPU computes
 ##   columns, blocks                 an item has `columns` results along axis 2, so that a row has `blocks` blocks
 ##   lines, bands                    an item has `lines` rows along axis 1, so that a plane has `bands` bands
 ##
 ## Parameters of templates: elem, the Element of arrays; I, the C type of indices; order, the coordinates of an item as
 ## (name, extent), of which the last changes fastest.  A kernel of items is launched with a work-item for each item on
-## GPUs, and with groups of one work-item, of `each` items, on CPUs.
+## GPUs, and with groups of one work-item, of `items_each` items, on CPUs.
 
 ## place: declare `name`, the position in s along axis `c` that tap `r` (C text) reads for the result at `at` (C text).
 ## Execute the statement `otherwise` if the position is outside of s or between its elements.  divided: whether divisors
@@ -37,10 +37,10 @@
 ## The attribute of a kernel of items: on a CPU, groups of one work-item, for which PoCL's code is fastest.
 <%def name="attribute()">${"__attribute__((reqd_work_group_size(1, 1, 1)))" if target.is_cpu else ""}</%def>
 
-## Begin the block of an item, whose closing brace the kernel has.  each: C text, items of a work-item of a CPU.
-<%def name="items(I, each)">\
+## Begin the block of an item, whose closing brace the kernel has.
+<%def name="items(I)">\
 % if target.is_cpu:
-    const ${I} begin = get_global_id(0) * ${each}, stop = min(begin + ${each}, items);
+    const ${I} begin = get_global_id(0) * items_each, stop = min(begin + items_each, items);
     for (${I} item = begin; item < stop; item++) {
 % else:
     const ${I} item = get_global_id(0);

@@ -29,7 +29,7 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
 void ${kernel("image")}
 {
     ${elem.real} sums[${most}];
-    const long first_item = get_global_id(0) * ${each}, stop = min(first_item + ${each}, items);
+    const long first_item = get_global_id(0) * ${items_each}, stop = min(first_item + ${items_each}, items);
     for (long item = first_item; item < stop; item++) {
 ${space.coordinates("item", order, "long")}\
         const long first = block * columns;

@@ -13,12 +13,12 @@
 ## Arguments: see _axes; a plane is an image's channel.  Item: image n, channel o, and a band of `lines` rows of places.
 ## places1, places2: places along axes 1 and 2.  low1, low2: the lowest position that a tap reads for place 0.
 ## rows_of_taps: rows that one place reads.  inside: how many elements of a row of s are copied.  copied: how many
-## elements the copies have; they are set to 0 before.
+## elements all copies have, which are set to 0 before.
 ##
 ## elem     element                       taps   taps along axes 1 and 2        V      numbers of a vector
 ## steps, divisors   of these axes        size   numbers of the copy, and of `sums`
-## vectors_at_once   vectors of sums in registers            remainders   of the results that read each tap
-## read, stored      elements of the vectors in which rows of s are read and rows of t are stored; no row is shorter
+## vectors_at_once   vectors of sums in registers   remainders   by axis and tap: index % divisor of its results
+## read, stored      elements of the vectors in which rows of s are read and rows of t are stored: at most a row's
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="space" file="/conv/_axes.cl.mako"/>
 <%include file="/common/prelude.cl.mako"/>
@@ -47,7 +47,7 @@ __kernel ${space.attribute()}
 void ${kernel("planes")}
 {
 ## This opens the block of an item, which the last brace but one closes.
-${space.items("long", "each")}\
+${space.items("long")}\
 ${space.coordinates(f"({I})item", [("n", "batch"), ("o", f"({I})channels"), ("band", f"({I})bands")], I)}\
     const ${I} group = o / (${I})targets;
     const long first = band * lines, count = min(lines, places1 - first);
@@ -59,7 +59,7 @@ ${space.coordinates(f"({I})item", [("n", "batch"), ("o", f"({I})channels"), ("ba
         ${unaligned("copy + i", V)} = (${real}${V})(0);
     const long left = max(-low2, 0L), from = max(low2, 0L), last = inside - ${read};
     for (long row = 0; row < (count - 1) * ${steps[0]} + rows_of_taps; row++) {
-## Steps are 1 or 2; numbers here are not negative, which the compiler does not know.
+## Steps are 1 or 2, and rows are not negative: & and >> stand for % and /, which are slower for signed numbers.
         const long p1 = first * ${steps[0]} + low1 + row;
         const long at = (row & ${steps[0] - 1}) * phase + (row >> ${steps[0] - 1}) * pitch;
         if (p1 < 0 || p1 >= s1_size) continue;
@@ -71,8 +71,9 @@ ${space.coordinates(f"({I})item", [("n", "batch"), ("o", f"({I})channels"), ("ba
             ${unaligned("copy + at + column", read)} = v;
 % else:
 % for n, part in enumerate((".even", ".odd") if read > 1 else ("",)):
-            const long from${n} = column + ${n};
-            ${unaligned(f"copy + at + (from{n} & 1) * {steps[0]} * phase + (from{n} >> 1)", read // 2 or 1)} = v${part};
+            const long column${n} = column + ${n};
+            const long to${n} = at + (column${n} & 1) * ${steps[0]} * phase + (column${n} >> 1);
+            ${unaligned(f"copy + to{n}", read // 2 or 1)} = v${part};
 % endfor
 % endif
         }
@@ -81,15 +82,16 @@ ${space.coordinates(f"({I})item", [("n", "batch"), ("o", f"({I})channels"), ("ba
 % for a, b in all_taps:
     const ${real} w${a}_${b} = ${E}_load(filter + ${a} * f_axis1 + ${b} * f_axis2);
 % endfor
-    // The distances of row a, and of column b, of the taps from the lowest position in s.
-% for c, name in ((1, "a"), (2, "b")):
-% for r, remainder in enumerate(remainders[c - 1]):
-    const long ${name}${r} = (${remainder} + ${r} * tap_step${c} + shift${c}) / ${divisors[c - 1]} - low${c};
+    // The distances of each row and column of taps from the lowest position in s.
+% for axis, name in ((1, "tap_row"), (2, "tap_column")):
+% for r, remainder in enumerate(remainders[axis - 1]):
+    const long ${name}${r} = (${remainder} + ${r} * tap_step${axis} + shift${axis}) / ${divisors[axis - 1]}
+        - low${axis};
 % endfor
 % endfor
 % for a, b in all_taps:
-    const ${real} *const from${a}_${b} = copy + (b${b} % ${steps[1]} * ${steps[0]} + a${a} % ${steps[0]}) * phase
-        + a${a} / ${steps[0]} * pitch + b${b} / ${steps[1]};
+    const ${real} *const from${a}_${b} = copy + tap_row${a} / ${steps[0]} * pitch + tap_column${b} / ${steps[1]}
+        + (tap_column${b} % ${steps[1]} * ${steps[0]} + tap_row${a} % ${steps[0]}) * phase;
 % endfor
 % for row in range(divisors[0]):
     for (long i = 0; i < (count - 1) * pitch + places2; i += ${vectors_at_once * V}) {

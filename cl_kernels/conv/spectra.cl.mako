@@ -23,7 +23,7 @@ __kernel ${space.attribute()}
 void ${kernel("spectra")}
 {
 ## This opens the block of an item, which the last brace but one closes.
-${space.items(I, each)}\
+${space.items(I)}\
 ${space.coordinates("item", order, I)}\
     const ${I} f = block * ${V}, i0 = row * ${TI}, l0 = column * ${TL};
 % for i in range(TI):

@@ -3,8 +3,8 @@
 ## the reverse, if weights of adjacent channels of t are nearer in memory than those of s.  Arguments:
 ## see _axes.
 ##
-## On a GPU a work-item transforms the filter of one pair (o, i) of channels.  On a CPU it transforms `each` items of
-## `wide` adjacent channels i.
+## On a GPU a work-item transforms the filter of one pair (o, i) of channels.  On a CPU it transforms `items_each` items
+## of `wide` adjacent channels i.
 ##
 ## wide: channels i at a time, adjacent in u.  blocks: blocks of them.  outers, inners: channels o and i of a group.
 ## f_outer, f_inner: their strides.  adjacent: whether the channels of an item are adjacent in f.
@@ -31,7 +31,7 @@ __kernel ${space.attribute()}
 void ${kernel("filters")}
 {
 ## This opens the block of an item, which the last brace but one closes.
-${space.items(I, each)}\
+${space.items(I)}\
     const ${I} o = item / blocks, i = min(item % blocks * ${wide}, inners - ${wide}), group = o / outers;
     __global const ${E}_t *w = f + f_offset + group * f_group + (o - group * outers) * f_outer + i * f_inner;
     __global ${E}_t *to = u + u_offset + o * inners + i;

@@ -32,7 +32,7 @@ __kernel ${space.attribute()}
 void ${kernel("results")}
 {
 ## This opens the block of an item, which the last brace but one closes.
-${space.items(I, each)}\
+${space.items(I)}\
 ${space.coordinates("item", order, I)}\
     const ${I} c = min(channel * ${wide}, channels - ${wide}), begin = min(part * count, columns - count);
     // The last part of a row of tiles begins earlier, so that it has `count` tiles as well.

@@ -8,8 +8,8 @@
 ##
 ## With extent 2, of the gradient of y: v = A d A' of tiles of 2 x 2 elements, which do not overlap.
 ##
-## On a GPU a work-item transforms one tile of a channel.  On a CPU it transforms `each` items.  An item is `count`
-## adjacent tiles of a channel, T at a time; or one tile of `wide` adjacent channels.
+## On a GPU a work-item transforms one tile of a channel.  On a CPU it transforms `items_each` items.  An item is
+## `count` adjacent tiles of a channel, T at a time; or one tile of `wide` adjacent channels.
 ##
 ## rows, columns: tiles of an image.  before1, before2: zeros in front of it.  v_step, v_channel, v_place: strides of v
 ## along k, channels and places.  near, far: columns 0 and 1, and 2 and 3, of T tiles.
@@ -37,7 +37,7 @@ __kernel ${space.attribute()}
 void ${kernel("tiles")}
 {
 ## This opens the block of an item, which the last brace but one closes.
-${space.items(I, each)}\
+${space.items(I)}\
 ${space.coordinates("item", order, I)}\
     const ${I} c = min(channel * ${wide}, channels - ${wide}), begin = min(part * count, columns - count);
     // The last part of a row of tiles begins earlier, so that it has `count` tiles as well.

@@ -2,7 +2,7 @@
 ## G' u[:, o, i] G.  The index k counts the 16 sums of a pair of channels; o and i are as in conv/winograd_filters.
 ## Arguments: see _axes and winograd_filters.
 ##
-## A work-item computes `each` items of `wide` adjacent channels i.
+## A work-item computes `items_each` items of `wide` adjacent channels i.
 ##
 ## wide: channels i at a time, adjacent in u.  adjacent: whether they are adjacent in f.
 <%namespace name="element" file="/common/element.cl.mako"/>
@@ -23,7 +23,7 @@ __kernel ${space.attribute()}
 void ${kernel("weights")}
 {
 ## This opens the block of an item, which the last brace but one closes.
-${space.items(I, each)}\
+${space.items(I)}\
     const ${I} o = item / blocks, i = min(item % blocks * ${wide}, inners - ${wide}), group = o / outers;
     __global const ${E}_t *from = u + u_offset + o * inners + i;
     __global ${E}_t *w = f + f_offset + group * f_group + (o - group * outers) * f_outer + i * f_inner;

@@ -1,6 +1,6 @@
 ## Functions of all elementwise kernels: loads and stores of their arrays.
 ##
-## Arrays are inputs a0, a1, ... and out.  NAME_in is an array's buffer, NAME_offset its start, NAME_outer0, ... its
+## Arrays are inputs a0, a1, ... and out.  NAME_data is an array's buffer, NAME_offset its start, NAME_outer0, ... its
 ## strides along the outer axes, and NAME_stride that along the inner one; they count elements.
 ##
 ## f: portable_gpu.codegen.functions.Function.  Its arguments are the values of the inputs, then the old value of the
@@ -36,7 +36,7 @@ ${f.define(V)}
 ## Declare pointers to the start of row `row` of every array, NAME + suffix.  A row is a position on the outer axes.
 <%def name="rows_of(suffix='')">\
 % for n, e in [*inputs.items(), ("out", result)]:
-    __global ${"const " if n != "out" else ""}${e.name}_t *${n}${suffix} = ${n}_in
+    __global ${"const " if n != "out" else ""}${e.name}_t *${n}${suffix} = ${n}_data
         + (${n}_offset + ${axes.offset("outer", n, axes.digits("outer", outer, "row"))});
 % endfor
 </%def>

@@ -77,7 +77,7 @@ ${arrays.rows_of()}\
     const ${index} row${suffix} = ${at};
 % endif
 % for n, e in [*inputs.items(), ("out", result)]:
-    __global ${"const " if n != "out" else ""}${e.name}_t *${n}${suffix} = ${n}_in
+    __global ${"const " if n != "out" else ""}${e.name}_t *${n}${suffix} = ${n}_data
         + (${n}_offset + ${axes.offset("outer", n, axes.digits("outer", outer, "row" + suffix))});
 % endfor
 </%def>

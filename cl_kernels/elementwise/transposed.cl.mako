@@ -26,8 +26,8 @@ void ${kernel("elementwise")}
     const ${index} number = get_group_id(0), other = number / (row_tiles * column_tiles);
     const ${index} first_row = number % row_tiles * ${T}, first_column = number / row_tiles % column_tiles * ${T};
     (void)other;  // without other axes
-    __global const ${word} *from = a0_in + (a0_offset + ${axes.offset("outer", "a0", places)});
-    __global ${word} *to = out_in + (out_offset + ${axes.offset("outer", "out", places)});
+    __global const ${word} *from = a0_data + (a0_offset + ${axes.offset("outer", "a0", places)});
+    __global ${word} *to = out_data + (out_offset + ${axes.offset("outer", "out", places)});
     {
         const int r = lid % ${T // R} * ${R}, c = lid / ${T // R};
         from += first_row + r + (first_column + c) * a0_column;

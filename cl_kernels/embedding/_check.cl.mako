@@ -24,8 +24,8 @@
             for (uint k = 1; k < ${G}; k++) mine = min(mine, first[k]);
 % endif
         if (lane == 0) {
-            report_in[report_in_offset] = mine < count ? mine : -1;
-            report_in[report_in_offset + 1] = mine < count ? (long)${idx.name}_load(indices + mine) : 0;
+            report_data[report_data_offset] = mine < count ? mine : -1;
+            report_data[report_data_offset + 1] = mine < count ? (long)${idx.name}_load(indices + mine) : 0;
         }
         return;
     }

@@ -23,10 +23,10 @@ typedef ${elem.storage}${V if V > 1 else ""} piece_t;
 __kernel ${group.of_size(G)}
 void ${kernel("gather")}
 {
-    __global const ${idx.name}_t *indices = indices_in + indices_in_offset;
+    __global const ${idx.name}_t *indices = indices_data + indices_data_offset;
 ${check.report_first()}
-    __global const ${elem.name}_t *weight = weight_in + weight_in_offset;
-    __global ${elem.name}_t *out = out_in + out_in_offset;
+    __global const ${elem.name}_t *weight = weight_data + weight_data_offset;
+    __global ${elem.name}_t *out = out_data + out_data_offset;
     const ${index} block = get_group_id(0) - 1;
 % if U:
     const ${index} begin = block * ${U * G} + get_local_id(0);

@@ -23,13 +23,13 @@ ${element.scalar(elem)}
 __kernel ${group.of_size(G)}
 void ${kernel("limit")}
 {
-    if (report_in[report_in_offset] >= 0) return;
+    if (report_data[report_data_offset] >= 0) return;
     const long begin = (long)get_global_id(0) * rows_each, end = min(rows, begin + rows_each);
     for (long row = begin; row < end; row++) {
         bool is_indexed = false;
         for (long chunk = 0; chunk < chunks; chunk++) is_indexed = is_indexed || positions[chunk * rows + row] >= 0;
         if (!is_indexed) continue;
-        __global ${elem.name}_t *first = weight_in + (weight_in_offset + row * weight_row);
+        __global ${elem.name}_t *first = weight_data + (weight_data_offset + row * weight_row);
         ${real} sum = 0;
         for (long column = 0; column < columns; column++) {
             const ${real} x = fabs(${elem.name}_load(first + column * weight_column));

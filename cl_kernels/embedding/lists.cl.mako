@@ -19,7 +19,7 @@ ${element.scalar(idx)}
 __kernel ${group.of_size(G)}
 void ${kernel("lists")}
 {
-    __global const ${idx.name}_t *indices = indices_in + indices_in_offset;
+    __global const ${idx.name}_t *indices = indices_data + indices_data_offset;
 ${check.report_first()}
     const long block = get_group_id(0) - 1, blocks = (ranges + ${G - 1}) / ${G};
     const long chunk = block / blocks, low = (block % blocks * ${G} + get_local_id(0)) * rows_each;

@@ -21,8 +21,8 @@ ${element.vector_store(elem, V, True)}
 __kernel ${group.of_size(G)}
 void ${kernel("rows")}
 {
-    __global const ${elem.name}_t *grad = grad_in + grad_in_offset;
-    __global ${elem.name}_t *out = out_in + out_in_offset;
+    __global const ${elem.name}_t *grad = grad_data + grad_data_offset;
+    __global ${elem.name}_t *out = out_data + out_data_offset;
     __global const int *next = positions + 2 * chunks * row_count;
     const ${index} begin = (${index})get_global_id(0) * pieces_each, end = min(pieces, begin + pieces_each);
     for (${index} piece = begin; piece < end; piece++) {

@@ -34,7 +34,7 @@ static inline bool engine_takes(__global const real_t *from) { return (ulong)fro
 
 ## An expression: the pointer to line `number` of x: lane number % lanes of batch item number / lanes.
 <%def name="line(rank, number)"><% batch = axes.digits("batch", rank, f"({number} / (uint)lanes)") %>\
-x_in + 2 * (x_offset + (long)(${number} % lanes) * x_lane\
+x_data + 2 * (x_offset + (long)(${number} % lanes) * x_lane\
 ${"".join(f" + {at} * x_batch{d}" for d, at in enumerate(batch))})\
 </%def>
 

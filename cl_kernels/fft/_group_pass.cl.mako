@@ -77,7 +77,7 @@ if pass_.result.times:
     fixed_y += ", times, t_row, t_lane, t_conjugate"
 
 def number_of(slot, plane=0):
-    """C text of the number l in the twiddle factors exp(-2 pi i k l / whole) of lane planes * slot + plane."""
+    """C text of the number l in the twiddle factors exp(-2 pi i k l / twiddle_length) of lane planes * slot + plane."""
     lane = f"min(lane0 + {planes} * {slot} + {plane}, lanes - 1)"
     if pass_.by_batch:
         return f"(ulong)(batch_item % batch{rank - 1}_size)"
@@ -93,11 +93,11 @@ def number_of(slot, plane=0):
 % if side.stepped:
     const long ${name}_number = (long)(batch_item % batch${rank - 1}_size) * ${name}_limit_batch;
 % endif
-    __global ${"const " if name == "x" else ""}real_t *${name} = ${name}_in + ${side.components} * (${name}_offset\
+    __global ${"const " if name == "x" else ""}real_t *${name} = ${name}_data + ${side.components} * (${name}_offset\
 ${"".join(f" + {at} * {name}_batch{d}" for d, at in enumerate(axes.digits("batch", rank, "batch_item")))});
 % endfor
 % if pass_.result.times:
-    __global const pair_in_memory_t *times = t_in
+    __global const pair_in_memory_t *times = t_data
         + t_offset${"".join(f" + {at} * t_batch{d}" for d, at in enumerate(axes.digits("batch", rank, "batch_item")))};
 % endif
     real_t re[${plan.numbers_per_item}], im[${plan.numbers_per_item}];

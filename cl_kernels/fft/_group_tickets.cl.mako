@@ -57,7 +57,7 @@ static inline uint2 task_of(uint ticket, uint parts, uint groups0, uint groups1,
 </%def>
 
 <%def name="between(side)">
-        __global ${"const " if side == "x" else ""}real_t *${side}_in = between_in;
+        __global ${"const " if side == "x" else ""}real_t *${side}_data = between_data;
         const long ${side}_offset = between_offset;
 </%def>
 

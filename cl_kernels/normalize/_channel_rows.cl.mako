@@ -1,8 +1,8 @@
 ## Defs of cpu_channels: the values of rows are computed from the sums of channels.  A row is one channel or, if
-## `grouped`, `each` adjacent ones.  In scope there: part, of `parts` of a sample; sums, totals: arrays of `channels`
-## numbers in the workspace, one for each field of the accumulator; numbers_NAME: an array with the value NAME of each
-## channel; NAME_at, the sample's first element of operand NAME, and NAME_channel, its stride between channels.
-## p, elems, real, V: see _program.
+## `grouped`, `row_channels` adjacent ones.  In scope there: part, of `parts` of a sample; sums, totals: arrays of
+## `channels` numbers in the workspace, one for each field of the accumulator; workspace_NAME: an array with the value
+## NAME of each channel; NAME_at, the sample's first element of operand NAME, and NAME_channel, its stride between
+## channels.  p, elems, real, V: see _program.
 <%namespace name="program" file="/normalize/_program.cl.mako"/>
 <%namespace name="values" file="/normalize/_channel_values.cl.mako"/>
 
@@ -38,14 +38,14 @@ ${values.declared(" ".join(summed.values()), width)}\
 % if grouped:
     for (uint row = 0; row < rows; ++row) {
             ${acc} s = ${acc}_identity();
-            for (uint c = row * each; c < (row + 1) * each; ++c) {
+            for (uint c = row * row_channels; c < (row + 1) * row_channels; ++c) {
                 ${values.accumulator("other", phase, acc, 1, "totals")}
 ${scaled("other", phase, 1)}\
                 s = ${acc}_combine(s, other);
             }
-% for name in numbers:
+% for name in in_workspace:
 % if name not in phase.values and values.module.reads(text, name):
-            const ${real} ${name} = numbers_${name}[row * each];
+            const ${real} ${name} = workspace_${name}[row * row_channels];
 % endif
 % endfor
 ${store_rows(phase, 1, is_last)}\
@@ -87,10 +87,10 @@ ${caller.body(width)}\
 <%def name="store_rows(phase, width, is_last)">\
             ${program.module.typed(phase.finish, real, width, width)}
 % for name in phase.values:
-% if name in numbers and grouped:
-            for (uint c = row * each; c < (row + 1) * each; ++c) numbers_${name}[c] = ${name};
-% elif name in numbers:
-            ${wide.name}_store${"" if width == 1 else width}(numbers_${name} + c, ${name});
+% if name in in_workspace and grouped:
+            for (uint c = row * row_channels; c < (row + 1) * row_channels; ++c) workspace_${name}[c] = ${name};
+% elif name in in_workspace:
+            ${wide.name}_store${"" if width == 1 else width}(workspace_${name} + c, ${name});
 % endif
 % endfor
 % if is_last and p.row_outputs:

@@ -1,7 +1,8 @@
-## A part of cpu_channels: values of channels c, c + 1 ... (`width` of them): numbers, sums, and operands.
+## A part of cpu_channels: values of channels c, c + 1 ... (`width` of them): sums, operands, and values of phases.
 ## In scope there: at, a place of the sample; NAME_at, the sample's first element of operand NAME; NAME_place,
-## NAME_channel, its strides; numbers_NAME, an array of values for each channel in the workspace; direct, numbers: names
-## of operands whose values are read where they are stored, and of those arrays; wide: the Element of the workspace.
+## NAME_channel, its strides; workspace_NAME, an array in the workspace with the value NAME of each channel, for the
+## names `in_workspace`; direct: names of operands whose values are read where they are stored; wide: the Element of the
+## workspace.
 <%!
 import re
 
@@ -21,22 +22,22 @@ ${name}_at + ((at + ${tag}u) * ${name}_place + c)\
 % if grouped and name in p.row_inputs:
     for (uint row = 0; row < rows; ++row) {
         const ${real} value = ${load}(${name}_at + row * ${name}_channel);
-        for (uint k = 0; k < each; ++k) numbers_${name}[row * each + k] = value;
+        for (uint k = 0; k < row_channels; ++k) workspace_${name}[row * row_channels + k] = value;
     }
 % else:
-    for (uint c = 0; c < channels; ++c) numbers_${name}[c] = ${load}(${name}_at + c * ${name}_channel);
+    for (uint c = 0; c < channels; ++c) workspace_${name}[c] = ${load}(${name}_at + c * ${name}_channel);
 % endif
 </%def>
 
 ## An expression: the values `name` of channels c to c + width - 1.
 <%def name="value(name, width)">\
-<% e, array = (elems[name], f"{name}_at") if name in direct else (wide, f"numbers_{name}") %>\
+<% e, array = (elems[name], f"{name}_at") if name in direct else (wide, f"workspace_{name}") %>\
 ${e.name}_load${"" if width == 1 else width}(${array} + c)\
 </%def>
 
 ## Declare the values of channels that a text reads, except those that it declares.
 <%def name="declared(text, width, own=())">\
-% for name in (*direct, *numbers):
+% for name in (*direct, *in_workspace):
 % if name not in own and reads(text, name):
             const ${vector(real, width)} ${name} = ${value(name, width)};
 % endif

@@ -46,7 +46,7 @@ ${accumulator.halve(acc, width)}
 <%def name="begin_row(row, column='')">\
 % for name in p.operands:
 <% is_result = name in dict((*p.outputs, *p.row_outputs)) %>\
-    __global ${"" if is_result else "const "}${elems[name].name}_t *${name}_row = ${name}_in + (${name}_offset
+    __global ${"" if is_result else "const "}${elems[name].name}_t *${name}_row = ${name}_data + (${name}_offset
         + ${axes.offset("kept", name, axes.digits("kept", kept, row))}\
 % if name in p.sums:
  + ${"get_group_id(0)" if target.is_cpu else "slot"} * (ulong)count\

@@ -25,7 +25,7 @@
     ${vector(real, V)} sum_${name}${e} = 0;
 % endfor
 % for name in steady:
-    __global const ${elems[name].name}_t *${name}_row = ${name}_in + ${name}_offset;
+    __global const ${elems[name].name}_t *${name}_row = ${name}_data + ${name}_offset;
 % endfor
 ${load(steady)}\
 </%def>
@@ -33,7 +33,7 @@ ${load(steady)}\
 ## After the last row: store the sums.
 <%def name="store_sums()">\
 % for name in p.sums:
-    __global ${elems[name].name}_t *${name}_row = ${name}_in + (${name}_offset + slot * (ulong)count);
+    __global ${elems[name].name}_t *${name}_row = ${name}_data + (${name}_offset + slot * (ulong)count);
 % for e in range(E):
     if (j${e} < end) {
     ${program.place(f"j{e}")}\

@@ -35,7 +35,7 @@ void ${kernel("normalize_channels")}
     // place0: the work-item's first place of a channel.  own: its channel among the G / L that are folded at once.
     const uint lid = get_local_id(0), place0 = lid % ${L}u * ${V}u, own = lid / ${L}u, row = get_group_id(0);
 % for name in p.operands:
-    __global ${"" if name in written else "const "}${elems[name].name}_t *${name} = ${name}_in + (${name}_offset
+    __global ${"" if name in written else "const "}${elems[name].name}_t *${name} = ${name}_data + (${name}_offset
         + ${axes.offset("kept", name, axes.digits("kept", kept, "row"))});
 % endfor
     const ${real} rstd_of_row = ${elems["rstd"].name}_load(rstd), mean_of_row = ${elems["mean"].name}_load(mean);

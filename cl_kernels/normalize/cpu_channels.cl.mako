@@ -5,16 +5,16 @@
 ##   place 1            x          x                  folds U places at a time, for all channels: memory is read in its
 ##   ...                                              order, and the sums of each channel are in the workspace (caches)
 ##
-## A sample is all places that share statistics: with batch normalisation there is one.  A row is a channel, or,
-## if `grouped`, `each` neighbouring ones: then the sums of these are added.  If `weighted`, those of each
-## channel are multiplied by its weight first.
+## A sample is all places that share statistics: with batch normalisation there is one.  A row is a channel, or, if
+## `grouped`, `row_channels` neighbouring ones, whose sums are added; if `weighted`, each times its channel's weight.
 ##
 ## launch: "whole" if a group has all places of a sample; else "fold" stores each group's sums, and in "map" each group
 ## adds those of all `parts` in order, and maps its places.
-## Workspace of a group, in arrays of `channels`: the sums of F fields, their totals, and `numbers`, values for each
-## channel.  direct: operands with such values that are read where they are stored, because there they are adjacent.
-## near: operands with a value for each element.  summed: sums of channels that are results.  span: places of a group.
-## NAME_at: the sample's first element of operand NAME.  at: a place; c: a channel.  Others: see _program.
+## Workspace of a group, in arrays of `channels` numbers: the sums of F fields, their totals, and workspace_NAME, the
+## value NAME of each channel, for the names `in_workspace`.  With "whole", the sums are the totals.
+## direct: inputs with a value for each channel that are read where they are stored, because there they are adjacent.
+## near: operands with a value for each element.  summed: formulas of results that are sums of a channel.  span: places
+## of a group.  NAME_at: the sample's first element of operand NAME.  at: a place; c: a channel.  Others: see _program.
 <%namespace name="program" file="/normalize/_program.cl.mako"/>
 <%namespace name="rows" file="/normalize/_channel_rows.cl.mako"/>
 <%namespace name="values" file="/normalize/_channel_values.cl.mako"/>
@@ -37,19 +37,19 @@ void ${kernel("normalize_cpu_channels")}
 {
     const uint part = get_group_id(0) % parts, sample = get_group_id(0) / parts;
     const uint first = part * span, last = min(first + span, places);
-    const ulong words = ${2 * F + len(numbers)} * (ulong)channels;
+    const ulong words = ${2 * F + len(in_workspace)} * (ulong)channels;
     __global ${real} *sums = partial + get_group_id(0) * words;
     __global ${real} *const totals = sums + ${F if launch == "map" else 0} * (ulong)channels;
-% for name in numbers:
-    __global ${real} *numbers_${name} = sums + ${2 * F + loop.index} * (ulong)channels;
-    (void)numbers_${name};
+% for name in in_workspace:
+    __global ${real} *workspace_${name} = sums + ${2 * F + loop.index} * (ulong)channels;
+    (void)workspace_${name};
 % endfor
 % for name in p.operands:
     __global ${"" if name in results else "const "}${elems[name].name}_t *${name}_at
-        = ${name}_in + (${name}_offset + sample * ${name}_sample);
+        = ${name}_data + (${name}_offset + sample * ${name}_sample);
     (void)${name}_at;
 % endfor
-% for name in numbers:
+% for name in in_workspace:
 % if name in p.operands:
 ${values.copied(name)}\
 % endif

@@ -27,9 +27,9 @@ __kernel ${group.of_size(G)}
 void ${kernel("optim_step")}
 {
     const long begin = (long)get_global_id(0) * each, end = min(size, begin + each);
-    __global const ${elem.name}_t *grad = grad_in + grad_in_offset;
+    __global const ${elem.name}_t *grad = grad_data + grad_data_offset;
 % for name, e in written.items():
-    __global ${e.name}_t *${name} = ${name}_in + ${name}_in_offset;
+    __global ${e.name}_t *${name} = ${name}_data + ${name}_data_offset;
 % endfor
     long i = begin;
     for (; i + ${V} <= end; i += ${V}) {

@@ -27,8 +27,8 @@ void ${kernel("dropout")}
 {
     const long blocks = (size + 3) / 4, begin = (long)get_global_id(0) * blocks_each;
     const long end = min(blocks, begin + blocks_each);
-    __global ${e.name}_t *out = out_in + out_in_offset;
-    __global const ${e.name}_t *x = ${"out" if in_place else "x_in + x_in_offset"};
+    __global ${e.name}_t *out = out_data + out_data_offset;
+    __global const ${e.name}_t *x = ${"out" if in_place else "x_data + x_data_offset"};
     for (long block = begin; block < end; block++) {
         const uint4 words = PHILOX_block((ulong)block, stream, seed);
         const long first = block * 4;

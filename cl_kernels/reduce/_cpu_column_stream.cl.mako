@@ -33,7 +33,7 @@ typedef ${vector(e.real, V)} centre_u __attribute__((aligned(${e.itemsize // e.c
 % endfor
     for (int j = 0; j < before + block_columns; j++) {
 <% c_place = part.module.place(result_axes, "y") %>\
-        ${loads.scalar(r.inputs[1], "c", f"y_in + {c_place} + (column - before + j) * y_column")}
+        ${loads.scalar(r.inputs[1], "c", f"y_data + {c_place} + (column - before + j) * y_column")}
 % for name, value in zip(centres(r), value_names(r.inputs[1], "c")):
         ${name}[j] = ${value};
 % endfor

@@ -35,7 +35,7 @@
 %>\
         for (long o = 0; o < outer_count; ++o) {
 % for e, n in zip(r.streamed, r.names):
-            __global const ${e.name}_t *${n}_all = ${n}_in
+            __global const ${e.name}_t *${n}_all = ${n}_data
                 + (${axes.offset("outer", n, axes.digits("outer", outer, "o"))});
 % endfor
 % if r.block:

@@ -27,6 +27,6 @@ def place(result_axes, name, row="row"):
 ## Declare the start of the row of input `n` at position o of the outer axes.  column: the place on the
 ## last axis of the first of several neighbouring rows.
 <%def name="inner_row(e, n, column='')">\
-__global const ${e.name}_t *${n}_row = ${n}_in + (${place(result_axes, n)}
+__global const ${e.name}_t *${n}_row = ${n}_data + (${place(result_axes, n)}
     + ${axes.offset("outer", n, axes.digits("outer", outer, "o"))})${f" + {column} * {n}_column" if column else ""};\
 </%def>

@@ -49,7 +49,7 @@ ${part.bounds()}\
 % for c in range(C):
     ${acc} total${c} = ${acc}_identity();
 % if r.per_row:
-    ${loads.of_columns(r, c, V, f"y_in + {part.module.place(result_axes, 'y')}")}
+    ${loads.of_columns(r, c, V, f"y_data + {part.module.place(result_axes, 'y')}")}
 % endif
 % endfor
 ${fold_part()}\

@@ -31,7 +31,7 @@ ${part.bounds()}\
     for (long row = first_row; row < last_row; row++) {
         acc_t total = acc_t_identity();
 % if r.per_row:
-        ${loads.scalar(r.inputs[1], "y", f"y_in + {part.module.place(result_axes, 'y')}")}
+        ${loads.scalar(r.inputs[1], "y", f"y_data + {part.module.place(result_axes, 'y')}")}
 % endif
 ${fold_share()}\
         if (parts > 1) {

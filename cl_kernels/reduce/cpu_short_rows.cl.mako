@@ -32,7 +32,7 @@ void ${kernel("reduce_rows")}
 % endfor
         ${acc} total = ${acc}_identity();
 % if r.per_row:
-        ${stream.load_elements(r.inputs[1], "y", "y_in", "")}
+        ${stream.load_elements(r.inputs[1], "y", "y_data", "")}
 % endif
 ${fold_rows()}\
         for (int lane = 0; lane < ${V}; lane++) {

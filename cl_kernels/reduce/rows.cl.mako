@@ -61,7 +61,7 @@ ${part.bounds()}\
         acc_t total = acc_t_identity();
         if (row < last_row) {
 % if r.per_row:
-            ${loads.scalar(r.inputs[1], "y", f"y_in + {part.module.place(result_axes, 'y')}")}
+            ${loads.scalar(r.inputs[1], "y", f"y_data + {part.module.place(result_axes, 'y')}")}
 % endif
 ${fold_share(whole_width)}\
         }

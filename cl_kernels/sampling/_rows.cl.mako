@@ -71,14 +71,14 @@ ${find_row(k + 1, across)}\
 <%
     per, column, suffix = (f" / {lanes}", f"b + {lanes} * j", lanes) if lanes > 1 else ("", "b + j", "")
     length = f"n / {lanes}" if lanes > 1 else B
-    each = f"for (int j = 0; j < n{per}; j++)"
-    each = f'_Pragma("unroll") {each}' if lanes > 1 else each
+    loop_over = f"for (int j = 0; j < n{per}; j++)"
+    loop_over = f'_Pragma("unroll") {loop_over}' if lanes > 1 else loop_over
 %>\
             ${vector(e.value, lanes)} acc[${length}];
-            ${each} acc[j] = ${parts.nothing()};
+            ${loop_over} acc[j] = ${parts.nothing()};
 % if kind == "argmax":
             ${vector(index, lanes)} found[${length}];
-            ${each} found[j] = -1;
+            ${loop_over} found[j] = -1;
 % endif
 % if blended:
 ${loops_of.columns(across, step)}\
@@ -94,11 +94,11 @@ ${loops_of.nest(0, across, step, lanes)}\
             for (int j = 0; j < n; j++) found[j] = places${across}[b + j] < 0 ? -1 : found[j];
 % endif
 % endif
-            ${each}
+            ${loop_over}
                 ${e.name}_store${suffix}(out + (${column})${step["out"]}, ${parts.result("acc[j]")});
 % if kind == "argmax":
 % if lanes > 1:
-            ${each} vstore${lanes}(CONVERT(long${lanes}, found[j]), 0, indices + (${column}));
+            ${loop_over} vstore${lanes}(CONVERT(long${lanes}, found[j]), 0, indices + (${column}));
 % else:
             for (int j = 0; j < n; j++) indices[(b + j)${step["indices"]}] = found[j];
 % endif

@@ -4,9 +4,9 @@
 ##   window of block (c0, c1)   x x x x x x      W0 x W1 elements, each of which is loaded once
 ##                              x x x x x x      for C0 x C1 outputs
 ##
-## c0, c1: the number of the block along each ruled axis.  A work-item computes one block of outputs at `each` places of
-## the repeated axis (see tiles).  Adjacent work-items have adjacent blocks, or, with plain_columns, adjacent vectors of
-## the plain axis along which the result is contiguous.
+## c0, c1: the number of the block along each ruled axis.  A work-item computes one block of outputs at `repeats_each`
+## places of the repeated axis (see tiles).  Adjacent work-items have adjacent blocks, or, with plain_columns, adjacent
+## vectors of the plain axis along which the result is contiguous.
 ##
 ## blocks: AxisBlocks of each ruled axis.  segments: (begin, width) of the loads of a row of a window, by source.
 ## C: width of the store of a row of a block, or 1.  tails: whether the last block of each axis has fewer outputs.
@@ -35,7 +35,7 @@ void ${kernel("sampling")}
     const ${index} tile = get_group_id(0), lane = get_local_id(0);
     const ${index} column = (tile % columns_parts * ${LX} + lane % ${LX}) * ${V};
     const ${index} chunk = tile / columns_parts * ${LY} + lane / ${LX};
-    const ${index} row = chunk % rows, first = chunk / rows * each, end = min(repeats, first + each);
+    const ${index} row = chunk % rows, first = chunk / rows * repeats_each, end = min(repeats, first + repeats_each);
     if (column >= columns || first >= end) return;
     const ${index} position = ${"row % positions" if plain_columns else "column"};
     const ${index} plain = ${"row / positions" if plain_columns else "row"};
@@ -44,7 +44,7 @@ void ${kernel("sampling")}
     const ${index} c${k} = ${block_numbers[k]};
 % endfor
 % for n in names:
-    ${parts.pointer(n)} = ${n}_in + (${n}_offset + ${axes.offset("outer", n, axes.digits("outer", outer, "plain"))}
+    ${parts.pointer(n)} = ${n}_data + (${n}_offset + ${axes.offset("outer", n, axes.digits("outer", outer, "plain"))}
         + first * (long)${n}_repeat${f" + column * (long){n}_column_step" if plain_columns else ""}\
 ${"".join(f" + c{k} * {blocks[k].size} * (long){n}_step{k}" for k in range(K)) if n not in sources else ""});
 % endfor

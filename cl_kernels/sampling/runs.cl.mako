@@ -8,12 +8,13 @@
 ## Columns are the plain axis along which the result is contiguous (with plain_columns), or the last ruled axis.  Rows
 ## are the places on all other axes.  For each tap of the other ruled axes, a loop goes along the columns.
 ##
-## pitch: if not None, the places of neighbours are `pitch` apart in columns regular_begin to regular_end - 1.
-## blended: if not 0, the rows of a source are added first, each times its weight, to an array of at most `blended`
-## columns, and then the columns of this array.  B: as above.  unit: whether each operand has stride 1 along the
-## columns.
-## positions: of the ruled axes among the rows; plain: the position on the other axes.  own: the flat index of column 0.
-## Others: see _parts.
+## pitch: if not None, in columns regular_begin to regular_end - 1 a tap reads, for neighbouring columns, places of the
+## source that are `pitch` apart.  blended: if not 0, the rows of a source that the taps of the other axes read are
+## added first, each times its weight, to an array of at most `blended` columns; the taps of the columns then read this
+## array.  B: as above.  unit: whether each operand has stride 1 along the columns.
+##
+## positions: how many places the ruled axes have among the rows; row = plain * positions + position, where plain is the
+## flat index on the plain axes among the rows.  own: the flat index, in a plane, of column 0.  Others: see _parts.
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="parts" file="/sampling/_parts.cl.mako"/>
 <%namespace name="loops_of" file="/sampling/_loops.cl.mako"/>
@@ -21,12 +22,12 @@
 <%include file="/common/prelude.cl.mako"/>
 <%
     K = len(taps)
-    across = K if plain_columns else K - 1  # the ruled axes among the rows
+    across = K if plain_columns else K - 1  # how many of the ruled axes are among the rows
     copies = kind == "copy" and (plain_columns or taps[across] == 1)  # an element is one of a row, or the fill
     # Whole blocks of plain columns have constant loops, most of them of vectors: accumulators stay in registers.
     in_blocks = plain_columns and kind in ("sum", "max", "argmax")
     is_plain = e.floating and not e.complex and all(unit[n] for n in names)
-    fits = kind != "argmax" or (e.real, index) == ("float", "int")  # comparisons are as wide as indices
+    fits = kind != "argmax" or (e.real, index) == ("float", "int")  # comparisons: as wide as indices
     lanes = 16 if in_blocks and is_plain and fits else 1
     step = {n: "" if unit[n] else f" * {n}_column_step" if plain_columns else f" * {n}_step{across}" for n in names}
 %>
@@ -50,7 +51,7 @@ ${rows_of.read_columns(across)}\
         const ${index} plain = row / positions, origin = plain * positions;
         stop = min(last_row, origin + positions);
 % for n in names:
-        ${parts.pointer(n, "_plane")} = ${n}_in
+        ${parts.pointer(n, "_plane")} = ${n}_data
             + (${n}_offset + ${axes.offset("outer", n, axes.digits("outer", outer, "plain"))});
 % endfor
     for (${index} position = row - origin; position < stop - origin; position++) {

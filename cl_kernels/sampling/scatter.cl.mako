@@ -52,7 +52,7 @@ void ${kernel("sampling")}
     for (int j = 0; j < ${B}; j++) at[j] = -1;
     for (${index} plain = first; plain < last; plain++) {
 % for n in names:
-        ${parts.pointer(n)} = ${n}_in
+        ${parts.pointer(n)} = ${n}_data
             + (${n}_offset + ${axes.offset("outer", n, axes.digits("outer", outer, "plain"))});
 % endfor
         ${index} cleared = 0;

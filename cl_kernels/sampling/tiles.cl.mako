@@ -6,9 +6,9 @@
 ##   row 1    | V V V ... V |
 ##
 ## Columns are the positions on all ruled axes, if the result is contiguous along the last one, or, with plain_columns,
-## the plain axis along which it is contiguous, and then positions are rows.  A work-item finds its
-## taps once, and computes its results at `each` places of one plain axis, the repeated axis.  Group g has part g %
-## columns_parts of the columns.
+## the plain axis along which it is contiguous, and then positions are rows.  A work-item finds its taps once, and
+## computes its results at `repeats_each` places of one plain axis, the repeated axis.  Group g has part
+## g % columns_parts of the columns.
 ##
 ## G: work-items of a group.  LX, V: as above.  unrolled: whether the loop over places is unrolled, so that more loads
 ## are in flight.  positions: of all ruled axes together; plain: the position on the other axes but the repeated one, of
@@ -33,7 +33,7 @@ void ${kernel("sampling")}
     const ${index} tile = get_group_id(0), lane = get_local_id(0);
     const ${index} column = (tile % columns_parts * ${LX} + lane % ${LX}) * ${V};
     const ${index} block = tile / columns_parts * ${LY} + lane / ${LX};
-    const ${index} row = block % rows, first = block / rows * each, end = min(repeats, first + each);
+    const ${index} row = block % rows, first = block / rows * repeats_each, end = min(repeats, first + repeats_each);
     if (column >= columns || first >= end) return;
     const ${index} position = ${"row % positions" if plain_columns else "column"};
     const ${index} plain = ${"row / positions" if plain_columns else "row"};
@@ -42,7 +42,7 @@ void ${kernel("sampling")}
     const ${index} o${k} = ${axes_of_position(k)};
 % endfor
 % for n in names:
-    ${parts.pointer(n)} = ${n}_in + (${n}_offset + ${axes.offset("outer", n, axes.digits("outer", outer, "plain"))}
+    ${parts.pointer(n)} = ${n}_data + (${n}_offset + ${axes.offset("outer", n, axes.digits("outer", outer, "plain"))}
         + first * (long)${n}_repeat${f" + column * (long){n}_column_step" if plain_columns else ""}\
 ${"".join(f" + o{k} * (long){n}_step{k}" for k in range(K)) if n not in sources else ""});
 % endfor

@@ -287,7 +287,7 @@ class MatrixGradientPlan(OneLaunch):
         self.flop = products * p.batch * p.heads * p.queries * p.keys * (p.dq + p.dv)
         self._launch = engine.programs.launch(
             specialization(p, engine.target, side, policy), "attention_backward",
-            backward_constants(p, side, blocks), [f"{name}_in" for name in names],
+            backward_constants(p, side, blocks), [f"{name}_data" for name in names],
             [f"{name}_offset" for name in names],
             (p.batch * heads * blocks * policy.group_size,), (policy.group_size,),
         )  # fmt: skip

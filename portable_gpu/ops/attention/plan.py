@@ -167,7 +167,7 @@ def array_parameters(
     result: list[Parameter] = []
     for name in names:
         ctype = types.get(name, stored or f"{p.elem.name}_t")
-        result.append(buffer(ctype, f"{name}_in", writes=name in results))
+        result.append(buffer(ctype, f"{name}_data", writes=name in results))
         result += scalars("long", *(f"{name}_{part}" for part in ("offset", *AXES)))
     return result
 
@@ -220,7 +220,7 @@ class BackwardPlan(OneLaunch):
         self._scalars = NO_DROPOUT if p.drops else ()
         spec = backward_specialization(p, target, side)
         self._launch = engine.programs.launch(
-            spec, "attention_backward", constants, [f"{name}_in" for name in names],
+            spec, "attention_backward", constants, [f"{name}_data" for name in names],
             [*mask_names(p), *(f"{name}_offset" for name in names)],
             (p.batch * heads * blocks * group,), (group,),
         )  # fmt: skip
@@ -255,7 +255,7 @@ def forward_arguments(
     }  # fmt: skip
     constants |= _strides(names, p.strides)
     offsets = [f"{name}_offset" for name in names]
-    return constants, [f"{name}_in" for name in names], [*mask_names(p), *offsets]
+    return constants, [f"{name}_data" for name in names], [*mask_names(p), *offsets]
 
 
 def _specialize(

@@ -164,7 +164,7 @@ class TilesGradientPlan(OneLaunch):
         self._scalars = NO_DROPOUT if p.drops else ()
         self._launch = engine.programs.launch(
             gradient_specialization(p, engine.target, side), "attention_backward",
-            backward_constants(p, side, blocks), [f"{name}_in" for name in names],
+            backward_constants(p, side, blocks), [f"{name}_data" for name in names],
             [*mask_names(p), *(f"{name}_offset" for name in names)],
             (p.batch * heads * blocks * _GROUP,), (_GROUP,),
         )  # fmt: skip

@@ -17,16 +17,16 @@ def items_of_one(items: int, target: Target) -> int:
     return max(1, min(GROUP, items // (8 * target.compute_units)))
 
 
-def launch_sizes(items: int, each: int, target: Target) -> tuple[tuple[int], tuple[int]]:
+def launch_sizes(items: int, items_each: int, target: Target) -> tuple[tuple[int], tuple[int]]:
     """Return the work-items of a launch, and those of a group.
 
     Args:
         items: The number of items.
-        each: Items of a CPU's work-item.
+        items_each: Items of a CPU's work-item.
         target: The device.
     """
     if target.is_cpu:
-        return (-(-items // each),), (1,)
+        return (-(-items // items_each),), (1,)
     return (-(-items // GROUP) * GROUP,), (GROUP,)
 
 

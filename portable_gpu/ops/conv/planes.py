@@ -31,7 +31,7 @@ def _parameters() -> list[Parameter]:
         *scalars("long", "adds_bias", "bias_step", "batch", "channels", "targets", "bands"),
         *scalars("long", "lines", "s_batch", "s_channel", "f_group", "f_out", "t_batch"),
         *scalars("long", "t_channel", "low1", "low2", "inside", "rows_of_taps"),
-        *scalars("long", "places1", "places2", "pitch", "phase", "copied", "each"),
+        *scalars("long", "places1", "places2", "pitch", "phase", "copied", "items_each"),
         *axis_parameters("long"),
     ]
 
@@ -90,7 +90,8 @@ def planes_kernel(problem: ConvProblem, target: Target) -> ConvKernel | None:
         "f_out": p.w.channel if backward else p.w.outer, "t_batch": result.outer,
         "t_channel": result.channel, "low1": low1, "low2": low2, "inside": inside,
         "rows_of_taps": rows, "places1": places1, "places2": places2, "pitch": pitch,
-        "phase": phase, "copied": steps[0] * steps[1] * phase, "each": items_of_one(items, target),
+        "phase": phase, "copied": steps[0] * steps[1] * phase,
+        "items_each": items_of_one(items, target),
     }  # fmt: skip
     for c, axis in enumerate(axes):
         constants |= axis.constants(c)
@@ -131,5 +132,5 @@ class PlanesPlan(OneLaunch):
         self._launch = engine.programs.launch(
             kernel.specialization(engine.target), "planes", {**constants, **kernel.constants},
             buffers, [f"{name}_offset" for name in buffers],
-            *launch_sizes(kernel.items, kernel.constants["each"], engine.target),
+            *launch_sizes(kernel.items, kernel.constants["items_each"], engine.target),
         )  # fmt: skip

@@ -266,7 +266,7 @@ class SpectraKernel:
         return prod(self.counts.values()) * self.constants["groups"]
 
     @property
-    def each(self) -> int:
+    def items_each(self) -> int:
         """Items of a CPU's work-item."""
         return items_of_one(self.items, self.target)
 
@@ -291,9 +291,9 @@ class SpectraKernel:
             buffer(f"{elem.name}_t", name, writes=name == "o") for name in operands
         ]
         parameters += scalars("long", *(f"{name}_offset" for name in operands))
-        parameters += scalars(index, "items", "each", *self.counts, *self.constants)
+        parameters += scalars(index, "items", "items_each", *self.counts, *self.constants)
         return specialize(
-            "conv/spectra", self.target, {"spectra": parameters}, elem=elem, I=index, each="each",
+            "conv/spectra", self.target, {"spectra": parameters}, elem=elem, I=index,
             order=order, V=self.vector, TI=TI, TL=TL,
         )  # fmt: skip
 
@@ -306,12 +306,13 @@ class SpectraPlan(OneLaunch):
         has_bias = kernel.problem.bias is not None
         operands, constants = bound_operands(("a", "b", "bias", "o"), has_bias)
         constants |= {
-            **kernel.counts, **kernel.constants, "items": kernel.items, "each": kernel.each,
+            **kernel.counts, **kernel.constants, "items": kernel.items,
+            "items_each": kernel.items_each,
         }  # fmt: skip
         self._launch = engine.programs.launch(
             kernel.specialization, "spectra", constants, operands,
             [f"{name}_offset" for name in operands],
-            *launch_sizes(kernel.items, kernel.each, engine.target),
+            *launch_sizes(kernel.items, kernel.items_each, engine.target),
         )  # fmt: skip
 
 

@@ -148,8 +148,8 @@ class Windows:
                 order = ("n", "at0", "at1", "block")
             return specialize(
                 f"conv/cpu_{name}", target, {name: self._parameters("long", True)}, elem=self.elem,
-                matrix=self.matrix, each=self._items_of_one(), last=self.last, most=_MOST_SUMS,
-                step=self.near, run=self.run,
+                matrix=self.matrix, items_each=self._items_of_one(), last=self.last,
+                most=_MOST_SUMS, step=self.near, run=self.run,
                 width=self.panels.width if self.panels else 0,
                 order=[(name, names[name]) for name in order],
             )  # fmt: skip

@@ -320,7 +320,7 @@ class WinogradKernel:
     operands: Sequence[str]
 
     @property
-    def each(self) -> int:
+    def items_each(self) -> int:
         """Items of a CPU's work-item."""
         return items_of_one(self.items, self.target)
 
@@ -335,11 +335,11 @@ class WinogradKernel:
             buffer(f"{elem.name}_t", name, writes=name == self.operands[-1]) for name in images
         ]
         parameters += scalars("long", *(f"{name}_offset" for name in images))
-        parameters += scalars(index, "items", "each", *self.constants)
+        parameters += scalars(index, "items", "items_each", *self.constants)
         parameters += image_parameters(self.context.get("finish"))
         return specialize(
             f"conv/winograd_{self.name}", self.target, {self.name: parameters}, I=index,
-            each="each", **self.context,
+            **self.context,
         )  # fmt: skip
 
 
@@ -350,14 +350,14 @@ class WinogradTransformPlan(OneLaunch):
         """Build the kernel."""
         has_bias = "bias" not in kernel.operands or bool(kernel.constants["adds_bias"])
         operands, constants = bound_operands(kernel.operands, has_bias)
-        constants |= {**kernel.constants, "items": kernel.items, "each": kernel.each}
+        constants |= {**kernel.constants, "items": kernel.items, "items_each": kernel.items_each}
         if kernel.context.get("finish"):
             p = kernel.problem
             constants |= image_constants(p, [extra.strides.space for extra in p.extras])
         self._launch = engine.programs.launch(
             kernel.specialization, kernel.name, constants, operands,
             [f"{name}_offset" for name in operands],
-            *launch_sizes(kernel.items, kernel.each, engine.target),
+            *launch_sizes(kernel.items, kernel.items_each, engine.target),
         )  # fmt: skip
 
 

@@ -247,7 +247,7 @@ def _parameters(
     names = [*arrays, "out"]
     result = []
     for name, elem in zip(names, (*problem.inputs, problem.result), strict=True):
-        result += [buffer(f"{elem.name}_t", f"{name}_in", writes=name == "out")]
+        result += [buffer(f"{elem.name}_t", f"{name}_data", writes=name == "out")]
         result += scalars("long", f"{name}_offset")
     return [
         *result,

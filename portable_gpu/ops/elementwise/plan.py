@@ -60,7 +60,7 @@ class ElementwisePlan(Plan):
             render(problem, target, kernel),
             "elementwise",
             constants,
-            [f"{name}_in" for name in names],
+            [f"{name}_data" for name in names],
             [*(f"{name}_offset" for name in names), *problem.parts],
             (kernel.groups * form.group_size,),
             (form.group_size,),

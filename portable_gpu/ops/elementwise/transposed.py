@@ -76,9 +76,9 @@ class TransposedCopy:
         extents = [sum(abs(axis.strides[k]) * (axis.size + size) for axis in every) for k in (0, 1)]
         index = "long" if max(*extents, self.groups) > _MAX_INT else "int"
         arguments = [
-            buffer(word, "a0_in"),
+            buffer(word, "a0_data"),
             *scalars("long", "a0_offset"),
-            buffer(word, "out_in", writes=True),
+            buffer(word, "out_data", writes=True),
             *scalars("long", "out_offset"),
             *scalars(index, "row_tiles", "column_tiles", "rows", "columns", "a0_column", "out_row"),
             *parameters("outer", len(self.outer), ("a0", "out"), index),
@@ -153,7 +153,7 @@ class TransposedPlan(OneLaunch):
             copy.specialization(engine.target),
             "elementwise",
             copy.constants,
-            ["a0_in", "out_in"],
+            ["a0_data", "out_data"],
             ["a0_offset", "out_offset"],
             (copy.groups * _GROUP,),
             (_GROUP,),

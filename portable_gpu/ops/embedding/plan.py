@@ -132,8 +132,8 @@ def texts(problem: EmbeddingProblem, target: Target) -> list[Specialization]:
 
 def _indices(p: EmbeddingProblem) -> list[Parameter]:
     return [
-        *operand(f"{p.index.name}_t", "indices_in"),
-        *operand("long", "report_in", writes=True),
+        *operand(f"{p.index.name}_t", "indices_data"),
+        *operand("long", "report_data", writes=True),
         *scalars("long", "count", "rows"),
     ]
 
@@ -155,8 +155,8 @@ def _gather(p: EmbeddingProblem, target: Target) -> Specialization:
     name, index = f"{p.elem.name}_t", _index(p, p.count)
     parameters = [
         *_indices(p),
-        *operand(name, "weight_in", "weight_row", "weight_column"),
-        *operand(name, "out_in", writes=True),
+        *operand(name, "weight_data", "weight_row", "weight_column"),
+        *operand(name, "out_data", writes=True),
         *scalars("long", "columns"),
         *scalars(index, "pieces", "pieces_each", "row_pieces"),
     ]
@@ -200,8 +200,8 @@ def _joined(target: Target) -> Specialization:
 def _rows(p: EmbeddingProblem, target: Target) -> Specialization:
     name, index = f"{p.elem.name}_t", _index(p, p.rows)
     parameters = [
-        *operand(name, "grad_in"),
-        *operand(name, "out_in", writes=True),
+        *operand(name, "grad_data"),
+        *operand(name, "out_data", writes=True),
         buffer("int", "positions"),
         *scalars("long", "columns", "chunks", "row_count"),
         *scalars(index, "pieces", "pieces_each", "row_pieces"),
@@ -215,8 +215,8 @@ def _rows(p: EmbeddingProblem, target: Target) -> Specialization:
 
 def _limit(p: EmbeddingProblem, target: Target) -> Specialization:
     parameters = [
-        *operand(f"{p.elem.name}_t", "weight_in", "weight_row", "weight_column", writes=True),
-        *operand("long", "report_in", restrict=False),
+        *operand(f"{p.elem.name}_t", "weight_data", "weight_row", "weight_column", writes=True),
+        *operand("long", "report_data", restrict=False),
         buffer("int", "positions", restrict=False),
         *scalars(p.elem.real, "max_norm", "p"),
         *scalars("long", "rows", "columns", "chunks", "rows_each"),
@@ -260,7 +260,7 @@ class GatherPlan(OneLaunch):
         constants |= {
             "count": p.count, "rows": p.rows, "weight_row": row, "weight_column": column,
         }  # fmt: skip
-        names = ("indices_in", "weight_in", "out_in", "report_in")
+        names = ("indices_data", "weight_data", "out_data", "report_data")
         offsets = [f"{name}_offset" for name in names]
         sizes = _grid(items, group_size(target), 1)
         self._launch = engine.programs.launch(
@@ -284,8 +284,8 @@ def _lists_launch(engine: Engine, p: EmbeddingProblem, part: EmbeddingPartition)
         _lists(p, engine.target),
         "lists",
         constants,
-        ["indices_in", "report_in", "positions"],
-        ["padding", "indices_in_offset", "report_in_offset"],
+        ["indices_data", "report_data", "positions"],
+        ["padding", "indices_data_offset", "report_data_offset"],
         *_grid(part.chunks * -(-part.ranges // group) * group, group, 1),
     )
 
@@ -319,8 +319,8 @@ class SumPlan(Plan):
             _rows(p, target),
             "rows",
             constants | {"chunks": part.chunks, "row_count": p.rows},
-            ["grad_in", "out_in", "positions"],
-            ["grad_in_offset", "out_in_offset"],
+            ["grad_data", "out_data", "positions"],
+            ["grad_data_offset", "out_data_offset"],
             *_grid(items, group),
         )
 
@@ -369,8 +369,8 @@ class LimitPlan(Plan):
             _limit(p, target),
             "limit",
             constants,
-            ["weight_in", "report_in", "positions"],
-            ["max_norm", "p", "weight_in_offset", "report_in_offset"],
+            ["weight_data", "report_data", "positions"],
+            ["max_norm", "p", "weight_data_offset", "report_data_offset"],
             *_grid(-(-p.rows // each), group),
         )
 

@@ -88,14 +88,14 @@ class _PassText:
             result += [_roots("coarse"), _roots("fine"), *scalars("int", "shift")]
         for name, side in (("x", self.source), ("y", self.result)):
             if name not in self.between:
-                result += [buffer("real_t", f"{name}_in", writes=name == "y", restrict=False)]
+                result += [buffer("real_t", f"{name}_data", writes=name == "y", restrict=False)]
                 result += scalars("long", f"{name}_offset")
             result += scalars("long", *side_names(name), *(f"{name}_{axis}" for axis in batch))
             result += scalars("long", f"{name}_limit_batch") * side.stepped
             result += [_roots(f"{name}_factor")] * bool(side.factor)
         result += scalars("long", "y_first", "y_begin")
         if self.result.times:
-            result += [buffer("pair_in_memory_t", "t_in", restrict=False)]
+            result += [buffer("pair_in_memory_t", "t_data", restrict=False)]
             result += [*scalars("long", "t_offset", "t_row", "t_lane")]
             result += [*scalars("int", "t_conjugate")]
             result += scalars("long", *(f"t_{axis}" for axis in batch))
@@ -153,7 +153,7 @@ def _parameters(passes: Sequence[_PassText], real: str, rank: int, fused: bool) 
     for item in passes:
         result += [replace(each, name=each.name + item.tag) for each in item.parameters(rank)]
     if len(passes) == 2:
-        result += [buffer("real_t", "between_in", writes=True, restrict=False)]
+        result += [buffer("real_t", "between_data", writes=True, restrict=False)]
         result += scalars("long", "between_offset")
     if len(passes) == 2 and not fused:
         result += [buffer("uint", "counters", writes=True, shared=True, restrict=False)]
@@ -251,13 +251,13 @@ class GroupPassPlan(Plan):
             own_tables, own_constants = _arguments(pass_, plan, rank)
             tables |= {f"{name}{tag}": table for name, table in own_tables.items()}
             constants |= {f"{name}{tag}": value for name, value in own_constants.items()}
-        names = [f"x_in{tags[0]}", f"t_in{tags[-1]}", f"y_in{tags[-1]}"]
+        names = [f"x_data{tags[0]}", f"t_data{tags[-1]}", f"y_data{tags[-1]}"]
         for name, table in zip((f"x_factor{tags[0]}", f"y_factor{tags[-1]}"), factors, strict=True):
             if table is not None:
                 tables[name] = table
         operands = names if last.target.times else [names[0], names[2]]
         if len(passes) == 2:
-            operands.insert(1, "between_in")
+            operands.insert(1, "between_data")
         each = [groups(pass_, plan) for pass_, plan in zip(passes, plans, strict=True)]
         self._counters = 0
         if is_fused_by_group(passes, plans):
@@ -282,7 +282,7 @@ class GroupPassPlan(Plan):
             "fft",
             constants,
             [*operands, *(["counters"] if self._counters else [])],
-            [*["scale"] * last.scaled, *(name.replace("in", "offset") for name in operands)],
+            [*["scale"] * last.scaled, *(name.replace("data", "offset") for name in operands)],
             (total * plans[0].group,),
             (plans[0].group,),
             bound={name: engine.upload(table) for name, table in parts.items()},

@@ -75,7 +75,7 @@ class ChannelsKernel:
         written = dict(p.outputs)
         result = []
         for name, elem in zip(p.operands, problem.elems, strict=True):
-            result += [buffer(f"{elem.name}_t", f"{name}_in", writes=name in written)]
+            result += [buffer(f"{elem.name}_t", f"{name}_data", writes=name in written)]
             result += scalars("long", f"{name}_offset")
         for k in range(len(problem.kept)):
             result += scalars("uint", f"kept{k}_size")
@@ -114,7 +114,7 @@ class ChannelsPlan(OneLaunch):
             kernel.specialization(engine.target),
             "normalize_channels",
             kernel.constants(),
-            [f"{name}_in" for name in names],
+            [f"{name}_data" for name in names],
             [f"{name}_offset" for name in names],
             (problem.rows * kernel.group,),
             (kernel.group,),

@@ -42,7 +42,7 @@ class CpuChannelsKernel:
         problem: The problem.
         row: The policy from which the numbers follow, and its origin.
         samples, row_axis, place: The axes of samples, of the rows of one, and of its places.
-        each: The channels of a row.
+        row_channels: The channels of a row.
         keeps: Whether caches hold a sample.
         parts, span: The groups of a sample, and their places.
     """
@@ -52,7 +52,7 @@ class CpuChannelsKernel:
     samples: Axis
     row_axis: Axis
     place: Axis
-    each: Axis
+    row_channels: Axis
     keeps: bool
     parts: int
     span: int
@@ -72,7 +72,7 @@ class CpuChannelsKernel:
     @property
     def channels(self) -> int:
         """The channels of a sample."""
-        return self.row_axis.size * self.each.size
+        return self.row_axis.size * self.row_channels.size
 
     @property
     def kernel_parts(self) -> tuple[str, ...]:
@@ -81,8 +81,8 @@ class CpuChannelsKernel:
 
     @property
     def workspace_bytes(self) -> int:
-        """The sums, totals and numbers of the channels of all groups."""
-        arrays = 2 * self._fields + len(self._numbers())
+        """The sums, totals and other values of the channels of all groups."""
+        arrays = 2 * self._fields + len(self._in_workspace())
         return self.groups * arrays * self.channels * SCALAR_BYTES[self.problem.real]
 
     @property
@@ -114,9 +114,9 @@ class CpuChannelsKernel:
         """The inputs with one value for each channel."""
         p = self.problem.program
         names = [name for name in p.inputs if name not in self._near()]
-        return [*names, *(p.row_inputs if self.each.size == 1 else ())]
+        return [*names, *(p.row_inputs if self.row_channels.size == 1 else ())]
 
-    def _numbers(self) -> list[str]:
+    def _in_workspace(self) -> list[str]:
         """The values of channels that are in the workspace."""
         p, phases = self.problem.program, self._phases
         inputs = [
@@ -131,8 +131,8 @@ class CpuChannelsKernel:
     def _step(self, name: str) -> int:
         """The stride of an operand from a row to the next, or from a channel to the next."""
         p = self.problem.program
-        if name in p.element_names and self.each.size > 1:
-            return self.each.strides[p.element_names.index(name)]
+        if name in p.element_names and self.row_channels.size > 1:
+            return self.row_channels.strides[p.element_names.index(name)]
         return self.row_axis.strides[p.operands.index(name)]
 
     def entry(self, target: Target) -> str:
@@ -156,11 +156,11 @@ class CpuChannelsKernel:
             F=self._fields,
             phases=self._phases,
             launch=launch,
-            grouped=self.each.size > 1,
+            grouped=self.row_channels.size > 1,
             weighted=self._is_weighted,
             near=self._near(),
             direct=self._direct(),
-            numbers=self._numbers(),
+            in_workspace=self._in_workspace(),
             summed={name: _SUMMED[name] for name in p.sums},
         )
 
@@ -169,14 +169,14 @@ class CpuChannelsKernel:
         written = dict((*p.outputs, *p.row_outputs))
         near, result = self._near(), []
         for name, elem in zip(p.operands, problem.elems, strict=True):
-            result += [buffer(f"{elem.name}_t", f"{name}_in", writes=name in written)]
+            result += [buffer(f"{elem.name}_t", f"{name}_data", writes=name in written)]
             result += scalars("long", f"{name}_offset")
         result.append(buffer(problem.real, "partial", writes=True))
         for name in p.operands:
             step = f"{name}_place" if name in near else f"{name}_channel"
             result += scalars("long", f"{name}_sample", step)
         result += scalars(problem.real, *p.scalars, *p.varying)
-        names = ("channels", "rows", "each", "places", "count", "parts", "span")
+        names = ("channels", "rows", "row_channels", "places", "count", "parts", "span")
         return result + scalars("uint", *names)
 
     def constants(self) -> dict[str, Any]:
@@ -185,7 +185,7 @@ class CpuChannelsKernel:
         result: dict[str, Any] = {
             "channels": self.channels,
             "rows": self.row_axis.size,
-            "each": self.each.size,
+            "row_channels": self.row_channels.size,
             "places": self.place.size,
             "count": self.problem.count,
             "parts": self.parts,
@@ -216,8 +216,8 @@ def cpu_channels_kernel(
     *before, row_axis = problem.kept
     samples = before[0] if before else Axis(1, (0,) * len(p.operands))
     place = problem.outer[0] if problem.outer else problem.inner
-    each = problem.inner if problem.outer else Axis(1, (0,) * len(p.element_names))
-    if place.size < _LEAST_PLACES or row_axis.size * each.size > _MOST_CHANNELS:
+    row_channels = problem.inner if problem.outer else Axis(1, (0,) * len(p.element_names))
+    if place.size < _LEAST_PLACES or row_axis.size * row_channels.size > _MOST_CHANNELS:
         return None
     if not before and 4 * problem.inner.size > place.size and problem.outer:
         return None  # in images whose channels are planes, places of these would be the channels
@@ -227,8 +227,8 @@ def cpu_channels_kernel(
     for name in (*near, *p.sums):
         along = row_axis.strides[p.operands.index(name)]
         if problem.outer:
-            step = each.strides[p.element_names.index(name)]
-            if step != 1 or along != each.size:
+            step = row_channels.strides[p.element_names.index(name)]
+            if step != 1 or along != row_channels.size:
                 return None
         elif along != 1:
             return None
@@ -237,7 +237,7 @@ def cpu_channels_kernel(
     nbytes = (
         place.size
         * row_axis.size
-        * each.size
+        * row_channels.size
         * sum(
             elem.itemsize
             for elem, name in zip(problem.elems, p.operands, strict=True)
@@ -255,8 +255,8 @@ def cpu_channels_kernel(
         parts = -(-place.size // span)
     keeps = p.stream is None or (parts == 1 and nbytes <= policy.cached_bytes)
     return CpuChannelsKernel(
-        problem=problem, row=row, samples=samples, row_axis=row_axis, place=place, each=each,
-        keeps=keeps, parts=parts, span=span,
+        problem=problem, row=row, samples=samples, row_axis=row_axis, place=place,
+        row_channels=row_channels, keeps=keeps, parts=parts, span=span,
     )  # fmt: skip
 
 

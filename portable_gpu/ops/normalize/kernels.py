@@ -111,7 +111,7 @@ class RowsKernel:
         written = dict((*p.outputs, *p.row_outputs))
         result = []
         for name, elem in zip(p.operands, problem.elems, strict=True):
-            result += [buffer(f"{elem.name}_t", f"{name}_in", writes=name in written)]
+            result += [buffer(f"{elem.name}_t", f"{name}_data", writes=name in written)]
             result += scalars("long", f"{name}_offset")
         if launch != "whole":
             result.append(buffer(problem.real, "partial", writes=True))

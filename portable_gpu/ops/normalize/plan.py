@@ -41,7 +41,7 @@ class RowsPlan(Plan):
         self.flop, self.bytes = _FLOP * problem.rows * problem.count, problem.bytes
         self.workspace_bytes = kernel.workspace_bytes
         p, target = problem.program, engine.target
-        buffers = [f"{name}_in" for name in p.operands]
+        buffers = [f"{name}_data" for name in p.operands]
         buffers += ["partial"] * (self.workspace_bytes > 0)
         self._launches = [
             engine.programs.launch(

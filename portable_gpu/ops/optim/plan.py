@@ -104,7 +104,7 @@ def _parameters(problem: StepProblem) -> list[Parameter]:
     arrays = [
         parameter
         for name, elem in zip(problem.arrays, elements, strict=True)
-        for parameter in operand(f"{elem.name}_t", name + "_in", writes=name != "grad")
+        for parameter in operand(f"{elem.name}_t", name + "_data", writes=name != "grad")
     ]
     numbers = scalars(problem.wide.real, *SCALARS[problem.rule])
     return [*arrays, *numbers, *scalars("long", "each", "size")]
@@ -129,8 +129,8 @@ class StepPlan(OneLaunch):
             render(problem, target),
             "optim_step",
             {"each": each, "size": size},
-            [f"{name}_in" for name in problem.arrays],
-            [*SCALARS[problem.rule], *(f"{name}_in_offset" for name in problem.arrays)],
+            [f"{name}_data" for name in problem.arrays],
+            [*SCALARS[problem.rule], *(f"{name}_data_offset" for name in problem.arrays)],
             (-(-items // group) * group,),
             (group,),
         )

@@ -103,7 +103,7 @@ def _parameters(problem: DropoutProblem) -> list[Parameter]:
     arrays = [
         parameter
         for name in names
-        for parameter in operand(f"{elem.name}_t", name + "_in", writes=name == "out")
+        for parameter in operand(f"{elem.name}_t", name + "_data", writes=name == "out")
     ]
     return [
         *arrays,
@@ -142,10 +142,10 @@ class DropoutPlan(OneLaunch):
             render(problem, target),
             "dropout",
             constants,
-            [f"{name}_in" for name in problem.names],
+            [f"{name}_data" for name in problem.names],
             [
                 *("threshold", "scale", "stream", "seed"),
-                *(f"{name}_in_offset" for name in problem.names),
+                *(f"{name}_data_offset" for name in problem.names),
             ],
             (-(-items // group) * group,),
             (group,),

@@ -78,7 +78,7 @@ def _parameters(reduction: Reduction, form: ReduceForm) -> list[Parameter]:
     arrays = [*inputs, "out"]
     result = []
     for name, elem in zip(inputs, reduction.inputs, strict=True):
-        result += [buffer(f"{elem.name}_t", f"{name}_in"), *scalars("long", f"{name}_offset")]
+        result += [buffer(f"{elem.name}_t", f"{name}_data"), *scalars("long", f"{name}_offset")]
     result += operand(f"{reduction.result.name}_t", "out", writes=True)
     if form.split:
         shared = [

@@ -33,7 +33,7 @@ class ReducePlan(Plan):
         reduction, geometry = kernel.reduction, kernel.geometry
         self.flop = geometry.rows * geometry.count  # about one operation for each element
         self.bytes = kernel.bytes
-        arrays = [*(f"{name}_in" for name in reduction.names), "out"]
+        arrays = [*(f"{name}_data" for name in reduction.names), "out"]
         self._parts = kernel.parts
         space = ["counters", "partial"] * (kernel.parts > 1)
         # How far reversed axes move the offset of each input.

@@ -62,15 +62,17 @@ def _kernel(
     vector = 1 if column_axis is None else _vector(problem, axes, column_axis, (*outer, repeated))
     vectors = -(-columns // vector)
     target_items = target.compute_units * _WORK_ITEMS
-    each = max(1, min(_MAX_EACH, repeated.size, vectors * rows * repeated.size // target_items))
-    chunks = -(-repeated.size // each)
+    repeats_each = max(
+        1, min(_MAX_EACH, repeated.size, vectors * rows * repeated.size // target_items)
+    )
+    chunks = -(-repeated.size // repeats_each)
     lanes = lanes_of_rows(vectors, rows * chunks, size, target.subgroup_size)
     parts = -(-vectors // lanes)
     groups = parts * -(-rows * chunks // (size // lanes))
-    extra = ["columns_parts", "columns", "rows", "each", "repeats"]
+    extra = ["columns_parts", "columns", "rows", "repeats_each", "repeats"]
     extra += [f"{name}_repeat" for name in problem.names]
     integers = integers_of(problem, axes, outer, loops) | {
-        "columns_parts": parts, "columns": columns, "rows": rows, "each": each,
+        "columns_parts": parts, "columns": columns, "rows": rows, "repeats_each": repeats_each,
         "repeats": repeated.size,
     }  # fmt: skip
     steps = zip(problem.names, repeated.strides, strict=True)

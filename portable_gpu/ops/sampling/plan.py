@@ -43,7 +43,7 @@ class SamplingPlan(OneLaunch):
         fills = fills if problem.kind == "copy" else ()
         self._scalars = (0,) * len(fills)
         self.workspace_bytes = kernel.workspace_bytes
-        buffers = [f"{name}_in" for name in problem.names]
+        buffers = [f"{name}_data" for name in problem.names]
         self._launch = engine.programs.launch(
             kernel.specialization(engine.target),
             "sampling",

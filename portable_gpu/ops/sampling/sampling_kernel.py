@@ -51,7 +51,7 @@ def _parameters(context: dict[str, Any]) -> list[Parameter]:
     result = [buffer(elem.real, "sums", writes=True)] if context["sums"] else []
     for name in names:
         ctype = "long" if name in ("which", "indices") else f"{elem.name}_t"
-        result.append(buffer(ctype, f"{name}_in", writes=name in ("out", "indices")))
+        result.append(buffer(ctype, f"{name}_data", writes=name in ("out", "indices")))
         result += scalars("long", f"{name}_offset")
     if context["kind"] == "copy":
         result += scalars(elem.real, *(("fill_re", "fill_im") if elem.complex else ("fill",)))
