@@ -18,16 +18,18 @@ from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.views import Shape
 from portable_gpu.targets import Target
 
-#: What the strides of an operand are called.
+#: The suffixes of the names of an operand's strides.
 AXES = ("batch", "head", "row", "step")
 #: The results of each side of the gradients.
 RESULTS = {"q": ("dq", "delta"), "k": ("dk", "dv")}
 NO_DROPOUT = mask_scalars(0.0, 0, 0)
 SIZES = ("heads", "shared", "queries", "keys", "blocks")
-_VECTORS_ON_CPU = 2  # vectors whose lanes are the rows of a work-item there, if they fit
-_KEYS_ON_CPU = {"forward": 64, "backward": 32}  # rows of the other side of a block there
-# Bytes of rows, of sums and of tiles on a CPU: blocks are smaller rather than above the first
-# number; above the second one, half of a thread's usual stack, there is no kernel.
+# On a CPU a work-item has a row in each lane of some vectors, and reads the rows of the other side
+# by blocks.  The most vectors, and the most rows of a block:
+_VECTORS_ON_CPU = 2
+_KEYS_ON_CPU = {"forward": 64, "backward": 32}
+# Bytes of a work-item's rows, sums and tiles on a CPU: above the first number, blocks are made
+# smaller; above the second one, half of a thread's usual stack, there is no kernel.
 _MOST_PRIVATE, _MOST_OF_STACK = 1 << 21, 1 << 22
 _EXTENT, _EXTENT_ON_CPU = 16, 64  # what the extents of rows are rounded up to
 _MOST_LOCAL = 1 << 15  # bytes of the tiles, which every device has

@@ -115,18 +115,18 @@ class Winograd:
 
     @property
     def _filter_steps(self) -> tuple[int, int]:
-        """The strides of the filters in memory, from a channel of the result, and of the source."""
+        """The strides of the filters in memory: from a channel of the result, and of the source."""
         outer, channel = self.problem.w.outer, self.problem.w.channel
         return (channel, outer) if self.backward else (outer, channel)
 
     @property
     def by_results(self) -> bool:
-        """Whether the results of a transformed filter are adjacent on a CPU, and not the sources.
+        """Whether channels of the result, not of the source, are adjacent in transformed filters.
 
-        Those whose weights are nearer to each other in memory are.
+        On a CPU these are the channels whose weights are nearer to each other in memory.
         """
-        of_result, of_source = map(abs, self._filter_steps)
-        return self.target.is_cpu and of_result < of_source
+        result_step, source_step = map(abs, self._filter_steps)
+        return self.target.is_cpu and result_step < source_step
 
     def pitch(self, size: int) -> int:
         """Return the distance between the 16 matrices, of ``size`` elements each.
@@ -205,13 +205,15 @@ class Winograd:
 
     def filters(self) -> WinogradKernel:
         """Return the transform of the filters, or that of the sums to their gradient."""
-        p, (outer, inner) = self.problem, self._filter_steps
+        p, (result_step, source_step) = self.problem, self._filter_steps
         _, down, right = p.w.space
         if self.backward:  # the filters rotated
             down, right = -down, -right
-        inners, outers = (i.channels // p.groups for i in (self.source, self.result))
+        sources, results = (i.channels // p.groups for i in (self.source, self.result))
+        # Inner channels are adjacent in the transformed filters: their number and their step.
+        inners, inner, outers, outer = sources, source_step, results, result_step
         if self.by_results:
-            outer, inner, outers, inners = inner, outer, inners, outers
+            inners, inner, outers, outer = results, result_step, sources, source_step
         wide = _VECTOR_BYTES // p.elem.itemsize if self.target.is_cpu else 1
         wide = wide if inners >= wide else 1
         blocks = -(-inners // wide)
@@ -270,7 +272,11 @@ class Winograd:
     def _partition(
         self, images: Images, batch: int, matrix: str
     ) -> tuple[dict[str, Any], int, dict[str, int]]:
-        """The common parameters of a text, the number of items, and the integers of a launch."""
+        """The common parameters of a text, the number of items, and the integers of a launch.
+
+        An item is `wide` channels of one tile, or up to `count` adjacent tiles of one channel, T of
+        them at a time; then a row of tiles is cut into parts of `count`.
+        """
         elem, cpu = self.problem.elem, self.target.is_cpu
         full = _VECTOR_BYTES // elem.itemsize
         T = wide = count = 1
@@ -279,8 +285,9 @@ class Winograd:
         elif cpu:
             while min(full, self.columns) >= 2 * T:
                 T *= 2
-            parts = -(-self.columns // _BLOCK)  # of equal length, for the last one overlaps
-            count = -(-self.columns // parts) if T > 1 else 1
+            blocks_of_row = -(-self.columns // _BLOCK)
+            # Parts have the same length, and the last one overlaps.
+            count = -(-self.columns // blocks_of_row) if T > 1 else 1
         blocks, parts = -(-images.channels // wide), -(-self.columns // count)
         places = batch * self.rows * self.columns
         order = [("n", "batch"), ("channel", "blocks"), ("row", "rows"), ("part", "parts")]
@@ -348,6 +355,7 @@ class WinogradTransformPlan(OneLaunch):
 
     def __init__(self, engine: Engine, kernel: WinogradKernel) -> None:
         """Build the kernel."""
+        # Only a kernel with the operand "bias" may lack it; for others, True changes nothing.
         has_bias = "bias" not in kernel.operands or bool(kernel.constants["adds_bias"])
         operands, constants = bound_operands(kernel.operands, has_bias)
         constants |= {**kernel.constants, "items": kernel.items, "items_each": kernel.items_each}
@@ -465,7 +473,9 @@ def _results(
     p = w.problem
     made: dict[int, tuple[Plan, Plan, Plan]] = {}
     steps = [Step(WinogradTransformPlan(engine, w.filters()), (Part(1, w.first_weight), u))]
-    last, bias = p.last, p.following[: p.last - 2 - len(p.extras)]
+    # The operands after the two images: the bias, if there is one, the extras, the result.
+    last = p.last
+    bias, extras = p.following[: last - 2 - len(p.extras)], p.following[last - 2 - len(p.extras) :]
     for first, count in chunks(p.batch, chunk):
         if count not in made:
             product = replace(w.product(count), aligned=not engine.maps_host_memory)
@@ -477,8 +487,8 @@ def _results(
         source = Part(0, first * w.source.strides.outer)
         result = Part(last, first * w.result.strides.outer)
         arrays = [
-            Part(place, first * extra.strides.outer)
-            for place, extra in zip(p.following[len(bias) :], p.extras, strict=True)
+            Part(operand, first * extra.strides.outer)
+            for operand, extra in zip(extras, p.extras, strict=True)
         ]
         operands = (v, u, m) if w.by_channels else (u, v, m)
         steps += [

@@ -128,6 +128,7 @@ _STATISTICS = {"mean": "mean", "rstd": "rstd"}
 
 
 def _geometry(kind: str, shape: Shape, argument: Any) -> NormAxes:
+    """Return the axes; ``argument`` is ``normalized_shape``, ``num_groups``, or None."""
     return batch_geometry(shape) if kind == "batch_norm" else _GEOMETRIES[kind](shape, argument)
 
 
@@ -140,6 +141,7 @@ def _normalise(arguments: CallArguments) -> Invocation:
     x = floating(by_name["input"], "input")
     shape, dtype = tuple(x.shape), x.dtype
     geometry, wide = _geometry(kind, shape, argument), statistics_dtype(dtype)
+    # Flags of the program: "w" and "b" for weights and biases, "row_" if a row has only one.
     prefix = "row_" if kind == "batch_norm" else ""
     inputs, labels, flags = [x], ["input"], {"stats"} if with_statistics else set()
     if kind == "rms_norm":
@@ -269,8 +271,8 @@ def _normalise_backward(arguments: CallArguments) -> Invocation:
             )
             if by_channels is not None:
                 return by_channels
-            if grads and geometry.shape[2] == 1:
-                flags = {*("row_w" for _ in scaled), *grads}
+            if grads and geometry.shape[2] == 1:  # groups of one channel: a row has one weight
+                flags = {*(["row_w"] if scaled else []), *grads}
                 return _by_rows(engine, views, places, geometry, spreads, frozenset(flags), wide)
         if grads and x.size:
             flags = {
@@ -312,18 +314,19 @@ def _together(
     """The steps that read x and its gradient once, for all three gradients.
 
     Each work-group adds the gradients of weight and bias of its rows; a second launch adds these
-    sums.  It is ``None`` where parameters are not along rows, groups share rows, or rows are few.
+    sums.  It is ``None`` where weight and bias do not have the elements of a row, several groups
+    share a row, or rows are few.
     """
     shape, row_axes, parameters = geometry.shape, geometry.row_axes, geometry.parameters
     if frozenset(geometry.parameter_axes) != row_axes:
         return None
     names = program("norm_backward", flags).operands
     parts = [name for name in names if name.endswith("_parts")]
-    along = (*(0,) * (len(shape) - len(parameters)), *contiguous_strides(parameters))
+    parts_strides = (*(0,) * (len(shape) - len(parameters)), *contiguous_strides(parameters))
     of_parts = replace(views[0], dtype=wide)
-    each = [of_parts if name in parts else views[places[name]] for name in names]
-    strides = {**spreads, **{name: lambda _view: along for name in parts}}
-    problem = problem_of(engine, each, "norm_backward", flags, shape, row_axes, strides)
+    operands = [of_parts if name in parts else views[places[name]] for name in names]
+    strides = {**spreads, **{name: lambda _view: parts_strides for name in parts}}
+    problem = problem_of(engine, operands, "norm_backward", flags, shape, row_axes, strides)
     kernel = kernel_of(problem, engine.target, engine.table)
     groups, count = kernel.groups * (kernel.group // kernel.lanes), prod(parameters)
     if kernel.across or kernel.parts > 1 or problem.outer or problem.rows < 4 * groups:

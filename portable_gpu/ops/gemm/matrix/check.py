@@ -31,8 +31,10 @@ _FEW_COLUMNS = 136, 8, 648
 _OFF_THE_GRID = 135, 71, 645  # rows begin anywhere, copies end anywhere
 #: In pieces: sums of 136 products of numbers of all pieces are exact.
 _IN_PIECES = 136, 72, 136
-#: The greatest whole numbers of A and of B; by the number of pieces, where A has all of them.
-_SMALL, _OF_PIECES = (4, 4), {2: (2**15 - 1, 1), 3: (2**17 - 1, 1)}
+#: The greatest whole numbers of A and of B.
+_SMALL = 4, 4
+#: The same by the number of pieces: A has numbers that need all pieces.
+_OF_PIECES = {2: (2**15 - 1, 1), 3: (2**17 - 1, 1)}
 
 
 def works(engine: Engine, problem: GemmProblem, bulk: bool = False, gather: bool = False) -> bool:
@@ -51,7 +53,8 @@ def works(engine: Engine, problem: GemmProblem, bulk: bool = False, gather: bool
     policy = POLICIES[form.kernel][0].for_shape_class("small", parts=form.parts)
     if isinstance(policy, WgmmaPolicy):
         policy = replace(policy, bulk=bulk)
-    whole_tf32 = form.kind == "tf32" and form.parts == 1  # A comes two ways, C is stored in three
+    # With tf32 in one piece, A is copied in two ways and C is stored in three: three tests.
+    whole_tf32 = form.kind == "tf32" and form.parts == 1
 
     def bind(small: GemmProblem) -> Plan:
         transposed = whole_tf32 and form.transposes(small)
@@ -173,8 +176,8 @@ def _multiplies(
         problem: A product in the format.
         sizes: ``m, n, k``.
         bind: Makes the plan of a product.
-        trans: N or T each: whether A and B are stored transposed.
-        exponent: A's numbers are times this power of two, exactly.
+        trans: For A and for B, T if it is stored transposed, else N.
+        exponent: A's numbers are multiplied by 2 to this power, which is exact.
         greatest: A's and B's greatest numbers.
     """
     random = np.random.default_rng(1)

@@ -87,6 +87,7 @@ class SmallCosts(Figures):
 
     def side_by_side(self, p: GemmProblem, vector: int) -> float:
         """Return the seconds of the products side by side."""
+        # Along each axis, tiles of TILE, and then tiles of one row or column for the rest.
         tiles = sum(divmod(p.m, TILE)) * sum(divmod(p.n, TILE))
         each = self.moved + self.byte * p.compute.itemsize
         blocks = -(-p.batch_size // vector)
@@ -94,11 +95,11 @@ class SmallCosts(Figures):
 
     def one_by_one(self, p: GemmProblem, form: PackedForm) -> float:
         """Return the seconds of the products one after the other, by ``gemm/packed_whole``."""
-        core, policy = p.transpose() if form.transposed else p, form.policy
+        computed, policy = p.transpose() if form.transposed else p, form.policy
         vectors = policy.item_m * policy.item_n // policy.vector
-        steps = core.k * core.tiles(policy.item_m, policy.item_n) * vectors * self.step
-        stored = core.m * -(-core.n // policy.vector) * self.row
-        packed = form.b_packed * core.k * core.n * self.packed
+        steps = computed.k * computed.tiles(policy.item_m, policy.item_n) * vectors * self.step
+        stored = computed.m * -(-computed.n // policy.vector) * self.row
+        packed = form.b_packed * computed.k * computed.n * self.packed
         return p.batch_size * (self.product + steps + stored + packed)
 
 

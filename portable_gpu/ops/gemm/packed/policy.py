@@ -88,7 +88,8 @@ class PackedPolicy(Policy):
     def fit(self, m: int, n: int, k: int, elem: Element) -> PackedPolicy:
         """The policy with the register tile that wastes least on a product of m x n over k.
 
-        Of three, for each is a program: the policy's own, and for few rows or columns others.
+        Only three tiles are considered, because each needs a program: the policy's own, and, for
+        few rows or columns, two others.
         """
         sums = self.item_m * self.item_n // self.vector
         shapes = {(self.item_m, self.item_n // self.vector)}
