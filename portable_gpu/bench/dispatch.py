@@ -167,7 +167,8 @@ class Contest:
             timed: The variants; by default up to three of each kind, and the library's choice.
         """
         variants, problem = self._of.variants, self._of.problem(case)
-        engine = self.engine.for_host_work(problem.bytes, problem.flop)
+        alone = self._of.alone and partial(self._of.alone, problem)
+        engine = self.engine.for_host_work(problem.bytes, problem.flop, alone)
         others = [other for other in self._buffers if other is not engine]
         every = variants(problem, engine.target, engine.table)
         choice, plan = chosen(engine, every)

@@ -179,6 +179,8 @@ class Contested:
             last operand is the output.
         scalars: The scalars of a call.
         calibrated: The numbers of cases that ``calibrate`` fits to and holds back, by dtype.
+        alone: Gives the estimated seconds of a problem on one thread of a CPU, for the engine of
+            the calling thread; ``None`` if calls estimate them by bytes and flop.
     """
 
     draw: Callable[[random.Random, bool], Size]
@@ -187,6 +189,7 @@ class Contested:
     nbytes: Callable[[Case], tuple[int, ...]]
     scalars: tuple[float, ...]
     calibrated: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    alone: Callable[[Any, Engine], float] | None = None
 
 
 @dataclass(frozen=True)

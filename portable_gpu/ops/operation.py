@@ -67,6 +67,8 @@ class Invocation:
         plan: Returns the plan, given the engine and the views of the inputs and of the results.
         flop: An estimate of the operations, by which small calls on NumPy arrays stay on the
             calling thread; ``None`` if they never do.
+        alone: Returns a better estimate for that, the seconds of one thread, given the engine of
+            the calling thread; ``None`` if there is none.
         scalars: The numbers that the plan takes in addition to the arrays.
         out: The caller's array for the result; for several results, a tuple with an array or
             ``None`` for each, or ``None``.
@@ -87,6 +89,7 @@ class Invocation:
     dtype: np.dtype[Any]
     plan: Callable[[Engine, Sequence[View]], Plan]
     flop: int | None = None
+    alone: Callable[[Engine], float] | None = None
     scalars: tuple[Any, ...] = ()
     out: Any = None
     out_name: str = "out"
@@ -244,7 +247,8 @@ def complete(
             check_no_overlap(array, result.name, apart)
             apart.append((array, result.name))
     try:
-        call = Call((*inputs, *outs), engine, queue, wait_for, invocation.flop)
+        flop, alone = invocation.flop, invocation.alone
+        call = Call((*inputs, *outs), engine, queue, wait_for, flop, alone)
     except ContextMismatchError as error:
         raise _named(
             error, (*inputs, *outs), (*invocation.names, *[r.name for r in results])

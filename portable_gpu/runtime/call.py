@@ -89,6 +89,7 @@ class Call:
         queue: cl.CommandQueue | None,
         wait_for: Sequence[cl.Event] | None = None,
         flop: int | None = None,
+        alone: Callable[[Engine], float] | None = None,
     ) -> None:
         """Find the queue.
 
@@ -97,6 +98,7 @@ class Call:
             engine, queue, wait_for: The arguments of the public function.
             flop: The operations of the call.  A small call on NumPy arrays may run on the calling
                 thread; ``None`` prevents that.
+            alone: See :meth:`Engine.for_host_work`.
 
         Raises:
             ContextMismatchError: Arrays, ``queue`` and ``engine`` are of different contexts.
@@ -119,7 +121,7 @@ class Call:
         if self.host and flop is not None and queue is None and not wait_for:
             nbytes = sum(array.nbytes for array in arrays if isinstance(array, np.ndarray))
             with contextlib.suppress(ArgumentError):  # another thread has closed the engine
-                self.state = self.state.engine.for_host_work(nbytes, flop).state()
+                self.state = self.state.engine.for_host_work(nbytes, flop, alone).state()
         self.engine: Engine = self.state.engine
         self.flop = flop
         self.wait_for: list[cl.Event] | None = self._events(on_device, wait_for)

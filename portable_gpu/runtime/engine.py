@@ -211,11 +211,20 @@ class Engine(Closing):
         """The default precision of products of float32; see :func:`portable_gpu.gemm`."""
         return self._precision
 
-    def for_host_work(self, nbytes: int, flop: int = 0) -> Engine:
-        """The engine of a call on NumPy arrays: :attr:`caller` for small work, or itself."""
-        if self.caller is None or not one_is_enough(nbytes, flop, self.target):
+    def for_host_work(
+        self, nbytes: int, flop: int = 0, alone: Callable[[Engine], float] | None = None
+    ) -> Engine:
+        """The engine of a call on NumPy arrays: :attr:`caller` for small work, or itself.
+
+        Args:
+            nbytes, flop: The bytes and flop of the work.
+            alone: Returns the estimated seconds of the work on one thread, given :attr:`caller`;
+                ``None`` to estimate them by bytes and flop.
+        """
+        if self.caller is None:
             return self
-        return self.caller
+        seconds = alone(self.caller) if alone else seconds_alone(nbytes, flop, self.target)
+        return self.caller if one_is_enough(seconds, self.target) else self
 
     def is_small(self, nbytes: int, flop: int) -> bool:
         """Whether work on device arrays is done on the calling thread before workers would wake.
@@ -377,15 +386,20 @@ class Engine(Closing):
 _engines: weakref.WeakSet[Engine] = weakref.WeakSet()
 
 
-def one_is_enough(nbytes: int, flop: int, target: Target) -> bool:
+def seconds_alone(nbytes: int, flop: int, target: Target) -> float:
+    """Return an estimate of the seconds of one thread of a CPU for bytes and flop of work."""
+    costs = ThreadCosts.of("calling thread", target)
+    return max(nbytes / costs.bandwidth, flop / costs.flop)
+
+
+def one_is_enough(seconds: float, target: Target) -> bool:
     """Whether one thread of a CPU finishes before all threads would, which have to be woken.
 
     Args:
-        nbytes, flop: The bytes and flop of the work.
+        seconds: The time of the work on one thread.
         target: The device, whose compute units are the threads.
     """
     costs, units = ThreadCosts.of("calling thread", target), target.compute_units
-    seconds = max(nbytes / costs.bandwidth, flop / costs.flop)  # the time on one thread
     return seconds * (units - 1) <= costs.waking * units
 
 

@@ -108,3 +108,20 @@ def test_from_many_threads(both: Engine) -> None:
 
 def test_only_when_asked_for(engine: Engine) -> None:
     assert Engine(engine.device, caller=False).caller is None
+
+
+@pytest.mark.parametrize(
+    ("x", "w", "options", "alone"),
+    [
+        ((25, 120, 6, 11), (2, 60, 3, 7), {"stride": 2, "groups": 2}, False),
+        ((1, 16, 28, 28), (42, 16, 3, 3), {"padding": 1}, True),
+    ],
+    ids=["2 Mflop in slow sums", "9 Mflop in a fast product"],
+)
+def test_convolutions_are_placed_by_their_estimate(
+    both: Engine, x: tuple[int, ...], w: tuple[int, ...], options: dict[str, int], alone: bool
+) -> None:
+    image, weight = np.ones(x, np.float32), np.ones(w, np.float32)
+    for algo in ("auto", "direct"):
+        pg.nn.conv2d(image, weight, **options, algo=algo)
+    assert states(both) == {both.caller if alone else both}

@@ -27,7 +27,7 @@ from portable_gpu.ops.reduce.commands.catalogue import problem as reduction_of
 from portable_gpu.ops.reduce.variants import variants as reduce_variants
 from portable_gpu.ops.registry import BENCHMARKS
 from portable_gpu.ops.variant import Variant, best_of
-from portable_gpu.runtime.engine import one_is_enough
+from portable_gpu.runtime.engine import one_is_enough, seconds_alone
 from portable_gpu.runtime.views import View
 from portable_gpu.targets import Target, detect
 from portable_gpu.tuning.table import TuningTable
@@ -89,7 +89,7 @@ def test_random_sizes_share_programs(
     drawn = next(item for item in BENCHMARKS[operation].random if item.name == sizes)
     texts = set()
     for _, case in random_cases([HuntRow(operation, drawn, "float32")], SHAPES, seed, True):
-        alone = one_is_enough(case.bytes, case.flop, target)
+        alone = one_is_enough(seconds_alone(case.bytes, case.flop, target), target)
         device_of_case = replace(target, compute_units=1 if alone else target.compute_units)
         best = best_of(every_way(case, device_of_case), device_of_case)
         texts |= {spec.key for spec in best.texts()}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from functools import partial
+from math import prod
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -23,13 +24,13 @@ from portable_gpu.ops.conv.problem import (
     Triple,
 )
 from portable_gpu.ops.conv.shapes import ConvExtents, Options, geometry, whole_shape
-from portable_gpu.ops.conv.variants import check_algorithm, check_limit, make_plan
+from portable_gpu.ops.conv.variants import check_algorithm, check_limit, make_plan, seconds_alone
 from portable_gpu.ops.operation import CallArguments, Invocation, Operation, complete
 from portable_gpu.ops.reduce.conversion import converter
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.place import Planning
 from portable_gpu.runtime.plan import Plan
-from portable_gpu.runtime.views import Shape, View, as_array
+from portable_gpu.runtime.views import Shape, View, as_array, contiguous_strides
 
 #: Makes the plan of a problem, given the algorithm and the limit of workspace.
 PlanMaker: TypeAlias = Callable[[Engine, ConvProblem, str, int | None], Plan]
@@ -231,12 +232,12 @@ def _normalise(kind: str, rank: int, make: PlanMaker, arguments: CallArguments) 
             shape = (*shape[1:], shape[0])
         shape = (g.batch, *shape) if g.batched else shape
 
-    def plan(engine: Engine, views: Sequence[View]) -> Plan:
+    def problem_of(engine: Engine, views: Sequence[View]) -> ConvProblem:
         bias = views[2].strides[0] if biased else None
         order = _PLACES[kind]
         x, w, y = (views[place] for place in order)
         is_last = [last and place == -1 for place in order]
-        problem = ConvProblem(
+        return ConvProblem(
             direction=direction, elem=element(dtype), batch=g.batch, groups=g.groups,
             channels=g.channels, filters=g.filters, x_size=g.x_size, w_size=g.w_size,
             y_size=g.y_size, stride=g.stride, dilation=g.dilation, before=g.before,
@@ -248,7 +249,18 @@ def _normalise(kind: str, rank: int, make: PlanMaker, arguments: CallArguments) 
                 for view, stage in zip(views[2 + biased : -1], reading, strict=True)
             ),
         )  # fmt: skip
-        return make(engine, problem, algo, limit)
+
+    def plan(engine: Engine, views: Sequence[View]) -> Plan:
+        return make(engine, problem_of(engine, views), algo, limit)
+
+    def alone(engine: Engine) -> float:
+        if not prod(shape):
+            return 0.0
+        out, result = arguments.out, View(None, 0, shape, contiguous_strides(shape), dtype)
+        if isinstance(out, np.ndarray) and out.shape == shape:  # others are refused later
+            result = _layout(out)
+        views = [*map(_layout, arrays), *map(_layout, extras), result]
+        return seconds_alone(problem_of(engine, views), engine, limit)
 
     return Invocation(
         inputs=(*arrays, *extras),
@@ -257,6 +269,7 @@ def _normalise(kind: str, rank: int, make: PlanMaker, arguments: CallArguments) 
         dtype=dtype,
         plan=plan,
         flop=_flop(g),
+        alone=alone,
         out=arguments.out,
         convert=None if all(a.dtype == dtype for a in arrays) else converter(dtype),
     )
@@ -359,6 +372,12 @@ def of_stage(view: View, stage: Stage, rank: int) -> StageArray:
     outer, channel, *space = strides
     first, second, third = (*(0,) * (3 - rank), *space)
     return StageArray(element(view.dtype), ImageStrides(outer, channel, (first, second, third)))
+
+
+def _layout(array: Any) -> View:
+    """Return a view of an aligned array of the same shape and strides, without memory."""
+    strides = tuple([s // array.dtype.itemsize for s in array.strides])
+    return View(None, 0, array.shape, strides, array.dtype)
 
 
 def _operand(view: View, rank: int, batched: bool, last: bool) -> ImageStrides:

@@ -32,7 +32,7 @@ from portable_gpu.ops.conv.products import has_empty_products
 from portable_gpu.ops.conv.sliding import SlidingPlan, sliding_kernel
 from portable_gpu.ops.conv.sliding_weight import sliding_weight_kernel
 from portable_gpu.ops.conv.weight import WeightKernel, WeightPlan, weight_kernel
-from portable_gpu.ops.variant import Variant, bind_best
+from portable_gpu.ops.variant import Variant, best_of, bind_best
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.plan import Plan
 from portable_gpu.targets import Target
@@ -85,6 +85,24 @@ def make_plan(engine: Engine, problem: ConvProblem, algo: str, limit: int | None
     target, table = engine.target, engine.table
     return engine.plan(
         key, lambda: bind_best(engine, of_algorithm(problem, target, table, algo, limit))
+    )
+
+
+def seconds_alone(problem: ConvProblem, engine: Engine, limit: int | None = None) -> float:
+    """Return the estimated seconds of a problem on one thread of a CPU.
+
+    They do not depend on the algorithm that a call names, so that all algorithms of a problem run
+    on the same threads, and answers of :func:`find_conv2d` are found again.
+
+    Args:
+        problem: The problem, whose result has elements.
+        engine: The engine of the calling thread.
+        limit: See :func:`make_plan`.
+    """
+    target, table = engine.target, engine.table
+    return engine.plan(
+        ("seconds alone", problem, limit),
+        lambda: best_of(of_algorithm(problem, target, table, "auto", limit), target).estimate,
     )
 
 

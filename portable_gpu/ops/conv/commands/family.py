@@ -11,7 +11,7 @@ from portable_gpu.ops.conv.commands import cases
 from portable_gpu.ops.conv.commands.catalogue import explain, specializations
 from portable_gpu.ops.conv.commands.checks import checks
 from portable_gpu.ops.conv.commands.random_sizes import RANDOM, any_kind
-from portable_gpu.ops.conv.variants import variants
+from portable_gpu.ops.conv.variants import seconds_alone, variants
 from portable_gpu.ops.family import (
     Benchmark,
     Compiled,
@@ -74,6 +74,7 @@ _BENCHMARK = Benchmark(
         variants=variants,
         nbytes=cases.nbytes,
         scalars=(),
+        alone=seconds_alone,
     ),
 )
 CONV = Family(
