@@ -75,6 +75,11 @@ def check_precision(precision: str) -> str:
     return one_of(precision, PRECISIONS, "precision")
 
 
+def requested_precision(precision: str | None) -> str | None:
+    """Return the precision of a call, which :func:`check_precision` accepts, or ``None``."""
+    return None if precision is None else check_precision(precision)
+
+
 _ELEMENTS: dict[np.dtype[Any], Element] = {
     np.dtype(np.bool_): Element("b8", "uchar", "uchar", False, 1),
     np.dtype(np.int8): Element("i8", "char", "char", False, 1),

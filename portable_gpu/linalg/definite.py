@@ -12,7 +12,7 @@ import pyopencl as cl
 
 from portable_gpu.arguments import flag, one_of, shown
 from portable_gpu.codegen.operators import BinaryOp
-from portable_gpu.dtypes import check_precision
+from portable_gpu.dtypes import requested_precision
 from portable_gpu.errors import ArgumentError, NotPositiveDefiniteError, ShapeError
 from portable_gpu.linalg.place import Place, on_common_device, with_reports
 from portable_gpu.linalg.refinement import corrections, refined
@@ -136,7 +136,7 @@ def cho_solve(
     b = as_array(b, "b", overwrite)
     refine = corrections(refine)
     one_of(check, CHECKS, "check")
-    place = Place(engine, queue, wait_for, _known(precision))
+    place = Place(engine, queue, wait_for, requested_precision(precision))
     shape = solution_shape(c.shape, b.shape, name="the factor of c_and_lower")
     dtype = common_dtype(c.dtype, b.dtype)
     if (a is None) != (refine is None):
@@ -229,7 +229,7 @@ def solve(
         raise ArgumentError(f"assume_a is {shown(assume_a)}; it must be 'pos', and has no default")
     lower, refine = flag(lower, "lower"), corrections(refine)
     one_of(check, CHECKS, "check")
-    place = Place(engine, queue, wait_for, _known(precision))
+    place = Place(engine, queue, wait_for, requested_precision(precision))
     over_a, over_b = flag(overwrite_a, "overwrite_a"), flag(overwrite_b, "overwrite_b")
     if over_b:
         _, out = in_its_place(b, out, "overwrite_b")
@@ -296,7 +296,7 @@ def logdet(
     Order: fixed for one target, policy and shape; no atomics.
     """
     one_of(check, CHECKS, "check")
-    place = Place(engine, queue, wait_for, _known(precision))
+    place = Place(engine, queue, wait_for, requested_precision(precision))
     is_factor = isinstance(a, tuple)
     lower = flag(lower, "lower")
     matrix = _factor(a, None, "a")[0] if is_factor else square(as_array(a, "a"), "a")
@@ -360,8 +360,3 @@ def _factor(
     name = f"the factor of {argument}"
     c = square(as_array(c_and_lower, name), name)
     return c, False if lower is None else flag(lower, "lower")
-
-
-def _known(precision: str | None) -> str | None:
-    """Return a precision after a check of its name."""
-    return None if precision is None else check_precision(precision)

@@ -9,7 +9,7 @@ import numpy as np
 import pyopencl as cl
 
 from portable_gpu.arguments import one_of
-from portable_gpu.dtypes import check_precision
+from portable_gpu.dtypes import requested_precision
 from portable_gpu.errors import NotPositiveDefiniteError, ShapeError
 from portable_gpu.linalg.place import Place, on_common_device
 from portable_gpu.linalg.views import columns, diagonal, parts, spread, vectors
@@ -80,8 +80,7 @@ def lstsq(
     Order: fixed for one target, policy and shape; no atomics.
     """
     one_of(check, CHECKS, "check")
-    if precision is not None:
-        precision = check_precision(precision)
+    precision = requested_precision(precision)
     place = Place(engine, queue, wait_for, precision)
     a, b = as_array(a, "a"), as_array(b, "b")
     shape = _checked_shape(a, b)

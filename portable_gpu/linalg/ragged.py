@@ -13,11 +13,11 @@ import numpy as np
 import pyopencl as cl
 
 from portable_gpu.arguments import flag, one_of
-from portable_gpu.dtypes import check_precision, element
+from portable_gpu.dtypes import element, requested_precision
 from portable_gpu.errors import ArgumentError, DTypeError, ShapeError
 from portable_gpu.linalg.ragged_matrices import Ragged, gather, listed
 from portable_gpu.ops.factor.arguments import CHECKS, precision_of, transposition
-from portable_gpu.ops.factor.copies import CopyPlan, CopyProblem
+from portable_gpu.ops.factor.copies import CopyProblem, copy_plan
 from portable_gpu.ops.factor.packed_steps import placed
 from portable_gpu.ops.factor.ragged import ragged_zeros
 from portable_gpu.ops.factor.reports import not_positive_definite, report_spec, singular
@@ -76,8 +76,7 @@ def cholesky(
                                 precision=precision, engine=engine, queue=queue))  # fmt: skip
     _check_square(a)
     buffer = a.buffer
-    if precision is not None:
-        check_precision(precision)
+    requested_precision(precision)
 
     def plan(engine: Engine, views: Sequence[View]) -> Plan:
         view, products = views[-1], precision_of(precision, engine)
@@ -199,8 +198,7 @@ def _solve(
         a = gather(a, "a", None, *place)
     _check_square(a)
     _check_pairs(a, b)
-    if precision is not None:
-        check_precision(precision)
+    requested_precision(precision)
     reads = not solves[0][2]
 
     def plan(engine: Engine, views: Sequence[View]) -> Plan:
@@ -264,7 +262,7 @@ def _copy(engine: Engine, views: Sequence[View], source: int, target: int) -> St
     """Return the step that copies one buffer into another."""
     elem = element(views[0].dtype)
     line = Operand(elem, 0, 1)
-    return Step(CopyPlan(engine, CopyProblem(1, views[0].size, (), line, line)), (source, target))
+    return Step(copy_plan(engine, CopyProblem(1, views[0].size, (), line, line)), (source, target))
 
 
 def _shaped(array: Any, shape: tuple[int, ...]) -> Any:

@@ -19,7 +19,7 @@ from portable_gpu.errors import (
     reraise_of_signal,
 )
 from portable_gpu.ops.factor.arguments import check_dtype
-from portable_gpu.ops.factor.copies import CopyPlan, CopyProblem
+from portable_gpu.ops.factor.copies import CopyProblem, copy_plan
 from portable_gpu.ops.factor.ragged import CLASSES, RaggedMatrices
 from portable_gpu.ops.factor.stack import Matrix, stacked
 from portable_gpu.ops.gemm.problem import Operand
@@ -223,7 +223,7 @@ def gather(
                 row, col = (1, m) if lower is False else (m, 1)
                 target = Operand(element(dtype), row, col)
                 copy = CopyProblem(n, m, (), source, target, triangle=lower is not None)
-                part = engine.plan(("copy", copy), partial(CopyPlan, engine, copy))
+                part = engine.plan(("copy", copy), partial(copy_plan, engine, copy))
                 steps.append(Step(part, (k, Part(len(inputs), int(starts[k])))))
             return Steps(steps)
 

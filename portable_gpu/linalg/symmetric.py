@@ -10,7 +10,7 @@ import pyopencl as cl
 
 from portable_gpu.arguments import flag, one_of, only_one
 from portable_gpu.codegen.epilogue import Epilogue, Stage
-from portable_gpu.dtypes import check_precision, element
+from portable_gpu.dtypes import element, requested_precision
 from portable_gpu.errors import ArgumentError, DTypeError, ShapeError
 from portable_gpu.ops.factors import PLAIN, factor, plain_number
 from portable_gpu.ops.gemm.binding import compute_element, result_dtype
@@ -292,8 +292,7 @@ def _triangle(
     precision: str | None,
 ) -> Product:
     """Check the arguments of one product, and return it."""
-    if precision is not None:
-        check_precision(precision)
+    requested_precision(precision)
     dtype = result_dtype(a.dtype, b.dtype)
     if not element(dtype).floating:
         other = "" if b is a else f", b is {b.dtype}"

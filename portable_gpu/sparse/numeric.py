@@ -13,10 +13,11 @@ from portable_gpu.dtypes import element
 from portable_gpu.ops.fronts.cpu import SubtreesPlan
 from portable_gpu.ops.fronts.device import DeviceFronts
 from portable_gpu.ops.fronts.inverse import inverse_steps, square_sizes
-from portable_gpu.ops.fronts.lower import LowerPlan
-from portable_gpu.ops.fronts.solve import PermutePlan, TakePlan, backward_steps, forward_steps
+from portable_gpu.ops.fronts.lower import lower_plan
+from portable_gpu.ops.fronts.solve import backward_steps, forward_steps, permute_plan, take_plan
 from portable_gpu.ops.fronts.stages import last_step, stage_steps
 from portable_gpu.ops.gemm.problem import Operand
+from portable_gpu.ops.one_launch import OneLaunch
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.plan import Plan, Step, Steps, Temporary
 from portable_gpu.runtime.views import View
@@ -127,7 +128,7 @@ class Numeric:
         nnz, elem = self.symbolic.pattern.nnz, element(self.dtype)
 
         def make() -> Plan:
-            return TakePlan(self.engine, np.arange(nnz), nnz, element(dtype), elem)
+            return take_plan(self.engine, np.arange(nnz), nnz, element(dtype), elem)
 
         return self.cached(("converted", dtype), make) if nnz else None
 
@@ -144,24 +145,25 @@ class Numeric:
         def make() -> Plan:
             # An index out of range stands for 0, and ~i for the conjugate of element i.
             take = np.where(sources < 0, pattern.stored, sources)
-            return TakePlan(self.engine, ~take if is_mirrored else take, pattern.stored, elem, elem)
+            take = ~take if is_mirrored else take
+            return take_plan(self.engine, take, pattern.stored, elem, elem)
 
         return self.cached(("lower", dtype, is_mirrored), make) if pattern.nnz else None
 
-    def checked(self, dtype: np.dtype[Any], triangle: str | None = None) -> LowerPlan:
-        """Gather with the checks of :class:`LowerPlan`, at half the host's tolerance."""
+    def checked(self, dtype: np.dtype[Any], triangle: str | None = None) -> OneLaunch:
+        """Gather with the checks of :func:`lower_plan`, at half the host's tolerance."""
         pattern = self.symbolic.pattern
         sources, is_mirrored = pattern.sources(triangle)
         mirror = pattern.mirror if triangle is None else None
 
-        def make() -> LowerPlan:
-            return LowerPlan(
+        def make() -> OneLaunch:
+            return lower_plan(
                 engine=self.engine, elem=element(dtype), rows=(pattern.pointers, pattern.columns),
                 take=sources, mirror=mirror, stored=pattern.stored, conjugates=is_mirrored,
                 rounding=ROUNDING / 2 * float(np.finfo(dtype).eps),
             )  # fmt: skip
 
-        plan: LowerPlan = self.cached(("checked", dtype, is_mirrored, mirror is None), make)
+        plan: OneLaunch = self.cached(("checked", dtype, is_mirrored, mirror is None), make)
         return plan
 
     @property
@@ -207,7 +209,7 @@ class Numeric:
         elem = element(self.dtype)
 
         def make() -> Plan:
-            return TakePlan(self.engine, self.diagonal_places(), self.device.size, elem, elem)
+            return take_plan(self.engine, self.diagonal_places(), self.device.size, elem, elem)
 
         return self.cached("diagonal", make)
 
@@ -316,7 +318,7 @@ class Numeric:
         return self.cached_of_solves(
             count,
             ("move", permutes, operand, back),
-            lambda: PermutePlan(self.engine, perm, n, count, elem, operand, back),
+            lambda: permute_plan(self.engine, perm, n, count, elem, operand, back),
         )
 
     def permuted(self, system: str, b: View, dtype: np.dtype[Any]) -> Any:
@@ -331,7 +333,7 @@ class Numeric:
         return self.cached_of_solves(
             count,
             ("permuted", system, elem, operand),
-            lambda: PermutePlan(self.engine, rows, n, count, elem, operand, False),
+            lambda: permute_plan(self.engine, rows, n, count, elem, operand, False),
         )
 
     def substitute_chunk(self, number: int, forward: bool, count: int) -> Any:

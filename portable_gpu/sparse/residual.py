@@ -8,7 +8,7 @@ import numpy as np
 import scipy.sparse
 
 from portable_gpu.dtypes import element
-from portable_gpu.ops.fronts.residual import ResidualPlan, Rows, SumsPlan
+from portable_gpu.ops.fronts.residual import Rows, residual_plan, sums_plan
 from portable_gpu.ops.gemm.problem import Operand
 from portable_gpu.runtime.call import Call
 from portable_gpu.sparse.matrix import Pattern
@@ -34,7 +34,7 @@ class SparseSystem:
         self.tolerance = _ENOUGH * float(np.finfo(dtype).eps)
         self._rows: Rows = numeric.cached("rows", lambda: rows_of(numeric))
         elem = element(values.dtype)
-        plan = numeric.cached(("sums", elem), lambda: SumsPlan(self._rows, elem))
+        plan = numeric.cached(("sums", elem), lambda: sums_plan(self._rows, elem))
         call = Call([values], None, queue)
         view = call.input(values, "values")
         real = np.empty(0, values.dtype).real.dtype
@@ -54,7 +54,7 @@ class SparseSystem:
         plan = self._numeric.cached_of_solves(
             count,
             ("residual", a, *operands),
-            lambda: ResidualPlan(self._rows, a, elem, count, *operands),
+            lambda: residual_plan(self._rows, a, elem, count, *operands),
         )
         return call.run(plan, (*views, out))
 

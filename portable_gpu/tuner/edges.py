@@ -12,10 +12,10 @@ from portable_gpu.checking.check import Check
 from portable_gpu.dtypes import dtype_of
 from portable_gpu.ops.registry import FAMILY_OF
 from portable_gpu.tuner.jobs import TUNED, TuningJob
-from portable_gpu.tuning.policy import Policy
+from portable_gpu.tuning.policy import TunedPolicy
 
 
-def edge_checks(job: TuningJob, policy: Policy) -> Iterator[Check]:
+def edge_checks(job: TuningJob, policy: TunedPolicy) -> Iterator[Check]:
     """The checks of a policy for the problems of a job, in each of their dtypes and families.
 
     Checks of the kernel's own family run before those of other families that use the row: flat

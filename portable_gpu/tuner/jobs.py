@@ -15,7 +15,7 @@ from portable_gpu.ops.family import Tuning
 from portable_gpu.ops.registry import FAMILIES
 from portable_gpu.ops.sizes import parse_sizes
 from portable_gpu.targets import Target
-from portable_gpu.tuning.policy import Policy
+from portable_gpu.tuning.policy import TunedPolicy
 from portable_gpu.tuning.table import PolicyRow, RowKey, TuningTable, tuned_key
 
 #: What can be tuned, and how: the families that have policies.
@@ -41,8 +41,8 @@ class TuningJob:
 
     key: RowKey
     elem: Element
-    default: Policy
-    current: Policy
+    default: TunedPolicy
+    current: TunedPolicy
     cases: tuple[Case, ...]
     grid: tuple[Case, ...] = ()
 
@@ -58,7 +58,7 @@ class TuningJob:
         full = {name: tuple(dict.fromkeys((start[name], *tried))) for name, tried in space.items()}
         return {name: values for name, values in full.items() if len(values) > 1}
 
-    def policy(self, values: dict[str, Any]) -> Policy:
+    def policy(self, values: dict[str, Any]) -> TunedPolicy:
         """The default with other values."""
         return type(self.default).from_dict(self.default.to_dict() | values)
 
@@ -125,7 +125,7 @@ class _Asked(TuningTable):
     def __init__(self, table: TuningTable) -> None:
         super().__init__([])
         self._table = table
-        self.keys: list[tuple[RowKey, Element, Policy, Policy]] = []
+        self.keys: list[tuple[RowKey, Element, TunedPolicy, TunedPolicy]] = []
 
     def choose(
         self,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from portable_gpu.tuner.jobs import TuningJob
-from portable_gpu.tuning.policy import Policy
+from portable_gpu.tuning.policy import TunedPolicy
 
 
 @dataclass
@@ -23,7 +23,7 @@ class Progress:
     """
 
     job: TuningJob
-    policy: Policy
+    policy: TunedPolicy
     trials: int = 0
     failed: int = 0
     relative: float = 1.0

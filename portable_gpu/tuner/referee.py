@@ -23,7 +23,7 @@ from portable_gpu.runtime.program import ProgramCache
 from portable_gpu.targets import Target
 from portable_gpu.tuner.edges import edge_checks
 from portable_gpu.tuner.jobs import TuningJob
-from portable_gpu.tuning.policy import Policy
+from portable_gpu.tuning.policy import TunedPolicy
 from portable_gpu.tuning.table import PolicyRow, RowKey, TuningTable
 
 #: A policy that takes ``_HOPELESS`` times the other's time in ``_LOOK`` turns is not timed again.
@@ -96,17 +96,19 @@ class Race:
 class Judge(Protocol):
     """The measurements and checks of a search; both methods may raise :class:`TrialError`."""
 
-    def race(self, job: TuningJob, policy: Policy, other: Policy, turns: int, limit: float) -> Race:
+    def race(
+        self, job: TuningJob, policy: TunedPolicy, other: TunedPolicy, turns: int, limit: float
+    ) -> Race:
         """Time a policy against another one, within ``limit`` seconds."""
 
-    def verify(self, job: TuningJob, policy: Policy, limit: float) -> str:
+    def verify(self, job: TuningJob, policy: TunedPolicy, limit: float) -> str:
         """The fault of a policy's results; empty if they are right."""
 
 
 class Pinned(TuningTable):
     """Another table with one row added or replaced."""
 
-    def __init__(self, table: TuningTable, key: RowKey, policy: Policy) -> None:
+    def __init__(self, table: TuningTable, key: RowKey, policy: TunedPolicy) -> None:
         super().__init__([])
         self._table, self._key, self._policy = table, key, policy
         #: Whether a choice has returned the policy.
@@ -136,13 +138,18 @@ class Referee:
     def __init__(self, device: str | None = None) -> None:
         """Open a device, as :class:`Engine` does."""
         self._engine = Engine(device)
-        self._kept: dict[Policy, dict[Case, Contestant]] = {}
-        self._engines: dict[Policy, Engine] = {}
+        self._kept: dict[TunedPolicy, dict[Case, Contestant]] = {}
+        self._engines: dict[TunedPolicy, Engine] = {}
         self._bench = Bench(self._engine, (), budget=None)
         self._inputs = lru_cache(maxsize=8)(self._make_inputs)
 
     def race(
-        self, job: TuningJob, policy: Policy, other: Policy, turns: int, limit: float = 0.0
+        self,
+        job: TuningJob,
+        policy: TunedPolicy,
+        other: TunedPolicy,
+        turns: int,
+        limit: float = 0.0,
     ) -> Race:
         """See :meth:`Judge.race`."""
         seconds, other_seconds, result = [], [], []
@@ -160,7 +167,7 @@ class Referee:
         self._keep_only(other)
         return Race(tuple(seconds), tuple(other_seconds), tuple(result))
 
-    def verify(self, job: TuningJob, policy: Policy, limit: float = 0.0) -> str:
+    def verify(self, job: TuningJob, policy: TunedPolicy, limit: float = 0.0) -> str:
         """See :meth:`Judge.verify`."""
         engine = self._engine_of(job, policy)
         try:
@@ -172,7 +179,7 @@ class Referee:
         finally:
             self._keep_only(None)
 
-    def _contestant(self, job: TuningJob, policy: Policy, case: Case) -> Contestant:
+    def _contestant(self, job: TuningJob, policy: TunedPolicy, case: Case) -> Contestant:
         known = self._kept.setdefault(policy, {})
         if case not in known:
             engine = self._engine_of(job, policy)
@@ -185,13 +192,13 @@ class Referee:
             known[case] = result
         return known[case]
 
-    def _engine_of(self, job: TuningJob, policy: Policy) -> Engine:
+    def _engine_of(self, job: TuningJob, policy: TunedPolicy) -> Engine:
         """An engine that takes the policy; its programs are not written to the user's cache."""
         if policy not in self._engines:
             self._engines[policy] = _pinned(self._engine, job.key, policy)
         return self._engines[policy]
 
-    def _keep_only(self, policy: Policy | None) -> None:
+    def _keep_only(self, policy: TunedPolicy | None) -> None:
         """Free the programs and the memory of all other policies."""
         for item in [known for known in self._engines if known != policy]:
             engine = self._engines.pop(item)
@@ -203,7 +210,7 @@ class Referee:
         return inputs, oracle(case, inputs[0])
 
 
-def _pinned(engine: Engine, key: RowKey, policy: Policy) -> Engine:
+def _pinned(engine: Engine, key: RowKey, policy: TunedPolicy) -> Engine:
     """An engine on the same queue with one policy replaced, also in its engine for small calls."""
     pinned = Engine(queue=engine.queue, table=Pinned(engine.table, key, policy))
     pinned.programs = ProgramCache(pinned.context, pinned.device, DiskCache(None))

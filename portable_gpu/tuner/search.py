@@ -33,7 +33,7 @@ from portable_gpu.targets import Target
 from portable_gpu.tuner.jobs import TuningJob
 from portable_gpu.tuner.progress import Progress
 from portable_gpu.tuner.referee import LEAST_GAIN, Judge, Race, TrialError, TrialTimeoutError
-from portable_gpu.tuning.policy import Policy
+from portable_gpu.tuning.policy import TunedPolicy
 from portable_gpu.tuning.store import store
 from portable_gpu.tuning.table import VARIABLE
 from portable_gpu.version import __version__
@@ -110,8 +110,8 @@ class Search:
             name: optuna.distributions.CategoricalDistribution(values)
             for name, values in job.space(target).items()
         }
-        self._seen: dict[Policy, float | None] = {}
-        self._measurements: Counter[Policy] = Counter()
+        self._seen: dict[TunedPolicy, float | None] = {}
+        self._measurements: Counter[TunedPolicy] = Counter()
 
     def run(
         self, until: float, deadline: float, watch: Callable[[Progress], None] = lambda _: None
@@ -191,19 +191,19 @@ class Search:
             self._study.tell(trial, value, state)
         return measured
 
-    def _is_measured_again(self, policy: Policy) -> bool:
+    def _is_measured_again(self, policy: TunedPolicy) -> bool:
         """Return whether a policy that did not win was faster than the incumbent in its trial."""
         value = self._seen[policy]
         faster = value is not None and value < (1 - LEAST_GAIN) * self.progress.relative
         return faster and self._measurements[policy] < _MAX_MEASUREMENTS
 
-    def _note(self, policy: Policy, value: float | None) -> None:
+    def _note(self, policy: TunedPolicy, value: float | None) -> None:
         self._seen[policy] = value
         self._measurements[policy] += 1
         self.progress.trials += 1
         self.progress.failed += value is None
 
-    def _judged(self, policy: Policy, end: float, deadline: float) -> float:
+    def _judged(self, policy: TunedPolicy, end: float, deadline: float) -> float:
         """The value of a policy; a winner is made the incumbent."""
         incumbent, progress = self.progress.policy, self.progress
         race = self._race(policy, incumbent, _TURNS, end)
@@ -230,7 +230,9 @@ class Search:
             progress.policy, progress.relative = policy, repeated.relative
         return repeated.relative
 
-    def _compare_on_grid(self, policy: Policy, incumbent: Policy, deadline: float) -> None:
+    def _compare_on_grid(
+        self, policy: TunedPolicy, incumbent: TunedPolicy, deadline: float
+    ) -> None:
         """Compare a winner with the incumbent on the grid of other problems.
 
         Raises:
@@ -245,11 +247,11 @@ class Search:
         if loss is not None:
             raise TrialError(f"faster on its problems, and slower on {grid[loss]}")
 
-    def _race(self, policy: Policy, other: Policy, turns: int, end: float) -> Race:
+    def _race(self, policy: TunedPolicy, other: TunedPolicy, turns: int, end: float) -> Race:
         left = max(0.0, end - time.monotonic())
         return self._judge.race(self._job, policy, other, turns, left)
 
-    def _row(self, policy: Policy, race: Race) -> dict[str, Any]:
+    def _row(self, policy: TunedPolicy, race: Race) -> dict[str, Any]:
         """The table's row, with its evidence."""
         job, facts = self._job, self._target.facts
         return {

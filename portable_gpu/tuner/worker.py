@@ -12,7 +12,7 @@ from portable_gpu.bench.worker_process import settle
 from portable_gpu.errors import PortableGPUError
 from portable_gpu.tuner.jobs import TuningJob
 from portable_gpu.tuner.referee import Race, Referee, TrialError, TrialTimeoutError
-from portable_gpu.tuning.policy import Policy
+from portable_gpu.tuning.policy import TunedPolicy
 
 _MAX_WAIT = 2.0  # seconds that a killed process may take to end
 
@@ -35,12 +35,14 @@ class Worker:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def race(self, job: TuningJob, policy: Policy, other: Policy, turns: int, limit: float) -> Race:
+    def race(
+        self, job: TuningJob, policy: TunedPolicy, other: TunedPolicy, turns: int, limit: float
+    ) -> Race:
         """See :meth:`~portable_gpu.tuner.referee.Judge.race`."""
         race: Race = self._ask("race", (job, policy, other, turns), limit)
         return race
 
-    def verify(self, job: TuningJob, policy: Policy, limit: float) -> str:
+    def verify(self, job: TuningJob, policy: TunedPolicy, limit: float) -> str:
         """See :meth:`~portable_gpu.tuner.referee.Judge.verify`."""
         return str(self._ask("verify", (job, policy), limit))
 

@@ -51,24 +51,11 @@ class Policy(ABC):
     def default(cls: type[P], target: Target, elem: Element) -> P:
         """A good policy by formula over the target's facts, but never over a device's name."""
 
-    @classmethod
-    @abstractmethod
-    def search_space(cls, target: Target, elem: Element) -> Mapping[str, tuple[Any, ...]]:
-        """The values that the tuner tries for each field."""
-
     @abstractmethod
     def limits(self, target: Target, elem: Element) -> Mapping[str, bool]:
         """Every condition that the kernel relies on: its text, and whether it holds.
 
         It is called after the types and ranges of the fields have been checked.
-        """
-
-    @abstractmethod
-    def edges(self, itemsize: int) -> tuple[int, int, int]:
-        """The extents of tiles of elements of a size: along rows, columns and the summed axis.
-
-        The tuner checks sizes near them.  For a product with a vector, the rows are outputs; for a
-        reduction, rows are folded and columns are results.
         """
 
     def check(self, target: Target, elem: Element) -> None:
@@ -105,6 +92,24 @@ class Policy(ABC):
         if wrong:
             raise PolicyError(f"{cls.__name__}: fields of the wrong type: {', '.join(wrong)}")
         return cls(**row)
+
+
+@dataclass(frozen=True)
+class TunedPolicy(Policy):
+    """A policy of a family that the tuner tunes."""
+
+    @classmethod
+    @abstractmethod
+    def search_space(cls, target: Target, elem: Element) -> Mapping[str, tuple[Any, ...]]:
+        """The values that the tuner tries for each field."""
+
+    @abstractmethod
+    def edges(self, itemsize: int) -> tuple[int, int, int]:
+        """The extents of tiles of elements of a size: along rows, columns and the summed axis.
+
+        The tuner checks sizes near them.  For a product with a vector, the rows are outputs; for a
+        reduction, rows are folded and columns are results.
+        """
 
 
 @cache

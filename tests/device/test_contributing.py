@@ -127,10 +127,10 @@ from portable_gpu.ops.operation import Invocation, Operation
 from portable_gpu.ops.variant import Variant, bind_best
 from portable_gpu.runtime.views import as_array
 from portable_gpu.tuning.costs import DeviceCosts
-from portable_gpu.tuning.policy import Policy, Range
+from portable_gpu.tuning.policy import Range, TunedPolicy
 
 @dataclass(frozen=True)
-class ScalePolicy(Policy):
+class ScalePolicy(TunedPolicy):
     group_size: Annotated[int, Range(1, 256)]
 
     @classmethod
@@ -141,11 +141,11 @@ class ScalePolicy(Policy):
     def search_space(cls, target, elem):
         return {"group_size": (target.subgroup_size, 2 * target.subgroup_size)}
 
-    def limits(self, target, elem):
-        return {"the group fits": self.group_size <= target.max_work_group_size}
-
     def edges(self, itemsize):
         return self.group_size, 1, 1
+
+    def limits(self, target, elem):
+        return {"the group fits": self.group_size <= target.max_work_group_size}
 
 @dataclass(frozen=True)
 class ScaleProblem:
@@ -160,7 +160,7 @@ def variants(problem, target, table):
             name="scale", launches=1,
             estimate=2 * p.n * p.elem.itemsize / (costs.bandwidth * target.compute_units),
             why="a work-item an element", texts=lambda: [text(p.elem, target, row.policy)],
-            bind=partial(ScalePlan, problem=p, policy=row.policy),
+            bind=partial(scale_plan, problem=p, policy=row.policy),
             row=row,
         )
     ]
@@ -171,13 +171,10 @@ def text(elem, target, policy):
     kernels = {"scale": [*arrays, *scalars("long", "n")]}
     return specialize("scale/scale", target, kernels, elem=elem, policy=policy)
 
-class ScalePlan(OneLaunch):
-    def __init__(self, engine, problem, policy):
-        spec, size = text(problem.elem, engine.target, policy), policy.group_size
-        self._launch = engine.programs.launch(
-            spec, "scale", {"n": problem.n}, ["x", "y"], ["x_offset", "y_offset"],
-            (-(-problem.n // size) * size,), (size,),
-        )
+def scale_plan(engine, problem, policy):
+    spec, size = text(problem.elem, engine.target, policy), policy.group_size
+    grid = (-(-problem.n // size) * size,)
+    return OneLaunch(engine, spec, "scale", {"n": problem.n}, ["x", "y"], grid, (size,))
 
 def scale(x, *, out=None, engine=None, queue=None, wait_for=None):
     return _SCALE.call((x,), (), out, (), engine, queue, wait_for)

@@ -386,7 +386,7 @@ def scaled(engine: Engine, a: Array, b: Array, c: Array) -> None:
         operand(views[0], 1), operand(views[1], 1), operand(into, 1), of, True,
     )  # fmt: skip
     row = PackedPolicy.default(engine.target, of)
-    call.run(lanes.LanesPlan(engine, problem, row), (*views, into), (2, 3))
+    call.run(lanes.lanes_plan(engine, problem, row), (*views, into), (2, 3))
 
 
 @pytest.mark.parametrize("layout", ["C", "F"])

@@ -337,8 +337,8 @@ def test_no_zeros_are_looked_for_in_a_fresh_factor(
 ) -> None:
     """The kernel that finds zeros on a diagonal is neither built nor launched for it."""
     looked = []
-    plan = variants.ZerosPlan
-    monkeypatch.setattr(variants, "ZerosPlan", lambda *rest: looked.append(0) or plan(*rest))
+    plan = variants.zeros_plan
+    monkeypatch.setattr(variants, "zeros_plan", lambda *rest: looked.append(0) or plan(*rest))
     a, b = definite(61, np.dtype("float32")), np.ones(61, np.float32)
     x = solve(a, b, assume_a="pos", engine=fast)
     y = lstsq(a, b, engine=fast)

@@ -31,7 +31,7 @@ from portable_gpu.errors import (
 from portable_gpu.multi import DeviceGroup, GroupArray
 from portable_gpu.multi.member import Member
 from portable_gpu.multi.operations.sparse_factors import GroupFactor
-from portable_gpu.ops.fronts.solve import PermutePlan
+from portable_gpu.runtime.launch import Launch
 from portable_gpu.sparse import partition
 
 
@@ -270,4 +270,4 @@ def test_plans_of_solves_are_dropped(groups: list[DeviceGroup]) -> None:
 
 def permutations() -> list[Any]:
     """Return the plans of permutations of right-hand sides."""
-    return [each for each in gc.get_objects() if isinstance(each, PermutePlan)]
+    return [x for x in gc.get_objects() if isinstance(x, Launch) and x._source[1] == "permute"]

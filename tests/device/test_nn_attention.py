@@ -15,7 +15,7 @@ from portable_gpu.dtypes import element
 from portable_gpu.errors import ArgumentError, DTypeError, ShapeError, UnsupportedError
 from portable_gpu.ops.attention import check, functions, tiles
 from portable_gpu.ops.attention.gradient import GradientPolicy, Side
-from portable_gpu.ops.attention.plan import AttentionPlan, AttentionProblem, BackwardPlan
+from portable_gpu.ops.attention.plan import AttentionProblem, attention_by_rows, gradient_by_rows
 from portable_gpu.ops.attention.policy import AttentionPolicy
 from portable_gpu.ops.attention.variants import backward_variants
 from portable_gpu.ops.random.commands.family import kept_elements
@@ -164,9 +164,9 @@ def test_register_tiles(engine: Engine, monkeypatch: pytest.MonkeyPatch, mask: s
     gradients = back(*exact, y, sums, masks.get(mask), engine=engine, **options)
 
     def of_side(engine: Engine, problem: AttentionProblem, side: Side) -> Any:
-        return tiles.TilesGradientPlan(engine, problem, side)
+        return tiles.gradient_by_tiles(engine, problem, side)
 
-    monkeypatch.setattr(functions, "bind_best", tiles.TilesAttentionPlan)
+    monkeypatch.setattr(functions, "bind_best", tiles.attention_by_tiles)
     monkeypatch.setattr(functions, "variants", lambda problem, *_: problem)
     monkeypatch.setattr(functions, "_of_side", of_side)
     fresh = pg.Engine(engine.device)  # without plans
@@ -204,9 +204,9 @@ def test_nan_in_one_array(engine: Engine, monkeypatch: pytest.MonkeyPatch, way: 
     if way == "tiles":
         monkeypatch.setattr(tiles, "_TILES", ((16, 64),))
         monkeypatch.setattr(tiles, "_GRADIENT_TILES", {"q": ((16, 16),), "k": ((16, 16),)})
-        monkeypatch.setattr(functions, "bind_best", tiles.TilesAttentionPlan)
+        monkeypatch.setattr(functions, "bind_best", tiles.attention_by_tiles)
         monkeypatch.setattr(functions, "variants", lambda problem, *_: problem)
-        monkeypatch.setattr(functions, "_of_side", tiles.TilesGradientPlan)
+        monkeypatch.setattr(functions, "_of_side", tiles.gradient_by_tiles)
     fresh, n, m = pg.Engine(engine.device), 21, 37
     shapes = ((1, 2, n, 8), (1, 2, n, 8), (1, 2, m, 8), (1, 2, m, 8))  # grad, q, k, v
     for hides, at, value in (
@@ -296,9 +296,9 @@ def test_kernels_of_matrix_units_are_compared_with_numpy(
     for factor, is_right in ((1.0, True), (1.05, False)):
 
         def bind(engine: Engine, small: AttentionProblem, _: Any, factor: float = factor) -> Any:
-            return AttentionPlan(engine, replace(small, scale=factor * small.scale))
+            return attention_by_rows(engine, replace(small, scale=factor * small.scale))
 
-        monkeypatch.setattr(check, "MatrixAttentionPlan", bind)
+        monkeypatch.setattr(check, "attention_on_matrix_units", bind)
         assert check._is_right(engine, problem, policy) == is_right
 
 
@@ -312,9 +312,9 @@ def test_kernels_of_gradients_are_compared_with_numpy(
     for factor, is_right in ((1.0, True), (1.05, False)):
 
         def bind(engine: Engine, small: AttentionProblem, *_: Any, factor: float = factor) -> Any:
-            return BackwardPlan(engine, replace(small, scale=factor * small.scale), side)
+            return gradient_by_rows(engine, replace(small, scale=factor * small.scale), side)
 
-        monkeypatch.setattr(check, "MatrixGradientPlan", bind)
+        monkeypatch.setattr(check, "gradient_on_matrix_units", bind)
         policy = GradientPolicy(1, 1, 16)
         assert check._gradient_is_right(engine, problem, side, policy) == is_right
 

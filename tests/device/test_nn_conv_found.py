@@ -60,7 +60,7 @@ def taken(engine: Engine) -> str:
 
 
 def _name(plan: Any) -> str:
-    return {"DirectConvPlan": "direct", "Steps": "im2col"}[type(plan).__name__]
+    return {"OneLaunch": "direct", "Steps": "im2col"}[type(plan).__name__]
 
 
 def of_other_process(engine: Engine, *names: str) -> None:

@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -32,7 +33,8 @@ from portable_gpu.bench import timing
 from portable_gpu.bench.statistics import Statistic
 from portable_gpu.checking.edges import Guarded
 from portable_gpu.cli import main
-from portable_gpu.ops.gemv.plan import GemvPlan
+from portable_gpu.ops.gemv import variants
+from portable_gpu.ops.gemv.plan import gemv_plan, varying
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.tuner import search as searching
 from portable_gpu.tuner.edges import edge_checks
@@ -143,19 +145,20 @@ def search(
 
 def plant(monkeypatch: pytest.MonkeyPatch, wrong: Policy, wrongly: Callable[[Any], None]) -> None:
     """Let the kernel of one policy compute wrongly."""
-    made = GemvPlan.__init__
 
-    def init(self: Any, engine: Engine, problem: Any, kernel: Any) -> None:
-        made(self, engine, problem, kernel)
-        if self.kernel.row.policy == wrong:
-            wrongly(self)
+    def planned(engine: Engine, problem: Any, kernel: Any) -> Any:
+        plan = gemv_plan(engine, problem, kernel)
+        if kernel.row.policy == wrong:
+            wrongly(plan)
+        return plan
 
-    monkeypatch.setattr(GemvPlan, "__init__", init)
+    monkeypatch.setattr(variants, "gemv_plan", planned)
 
 
 def drops_a_term_of_odd_sums(plan: Any) -> None:
     """A policy is right for the problem that is timed, and wrong at a tile's edge."""
-    plan._n -= plan._n % 2
+    (n,) = plan._convert.args
+    plan._convert = partial(varying, n - n % 2)
 
 
 def leaves_the_result_alone(plan: Any) -> None:

@@ -14,7 +14,7 @@ from emulator.memory import Fault
 
 from portable_gpu.dtypes import element
 from portable_gpu.isa.compilers import find_compilers
-from portable_gpu.ops.attention.matrix import MatrixAttentionPlan, takes
+from portable_gpu.ops.attention.matrix import attention_on_matrix_units, takes
 from portable_gpu.ops.attention.plan import AttentionProblem
 from portable_gpu.ops.attention.policy import AnyPolicy, AttentionPolicy, WarpgroupPolicy
 
@@ -111,7 +111,7 @@ def attend(gpu: Emulator, case: Case, policy: AnyPolicy, scale: float = 1.0) -> 
         (q[2], k[2], v[2], *of_mask, of_out, of_sums), c.mask == "causal", scale, True,
     )  # fmt: skip
     assert takes(problem, gpu.target)
-    plan = MatrixAttentionPlan(gpu, problem, policy)  # type: ignore[arg-type]
+    plan = attention_on_matrix_units(gpu, problem, policy)  # type: ignore[arg-type]
     buffers = [q[0], k[0], v[0], *masks, out, sums]
     before = numbers(out, c.elem)[..., c.dv :]
     plan.enqueue(gpu, buffers, (0,) * len(buffers))  # type: ignore[arg-type]

@@ -17,8 +17,8 @@ from portable_gpu.isa.compilers import find_compilers
 from portable_gpu.ops.attention.gradient import (
     AnyGradientPolicy,
     GradientPolicy,
-    MatrixGradientPlan,
     WarpgroupGradientPolicy,
+    gradient_on_matrix_units,
     takes,
 )
 from portable_gpu.ops.attention.plan import AttentionProblem
@@ -153,7 +153,7 @@ def check(gpu: Emulator, case: Case) -> None:
     ):  # fmt: skip
         whole = replace(problem, strides=(*front, *strides))
         assert takes(whole, gpu.target, side)  # type: ignore[arg-type]
-        plan = MatrixGradientPlan(gpu, whole, side, policy)  # type: ignore[arg-type]
+        plan = gradient_on_matrix_units(gpu, whole, side, policy)  # type: ignore[arg-type]
         buffers = [*passed, *arrays]
         plan.enqueue(gpu, buffers, (0,) * len(buffers))  # type: ignore[arg-type]
     np.testing.assert_allclose(

@@ -19,11 +19,11 @@ from reference import factor_bound, solve_bound
 from portable_gpu.dtypes import element
 from portable_gpu.isa.compilers import find_compilers
 from portable_gpu.ops.factor.plan import (
-    CholeskyPlan,
-    SolvePlan,
     TiledProblem,
-    TilesPlan,
-    VectorPlan,
+    cholesky_plan,
+    solve_plan,
+    tiles_plan,
+    vector_plan,
 )
 from portable_gpu.ops.factor.policy import CholeskyPolicy, SolvePolicy, on_matrix_units
 from portable_gpu.ops.factor.problem import CholeskyProblem, SolveProblem
@@ -121,7 +121,7 @@ def test_tiles_of_a_factor(name: str, dtype: str, in_place: bool) -> None:
     gpu = Emulator.of(name, races=True)
     p = cholesky_problem(N, dtype, in_place=in_place)
     assert on_matrix_units(p.elem, gpu.target) == (dtype == "f8" and name != "sm_60")
-    plan = TilesPlan(gpu, TiledProblem(p))  # type: ignore[arg-type]
+    plan = tiles_plan(gpu, TiledProblem(p))  # type: ignore[arg-type]
     a = definite(N, dtype)
     got, reports = factorise(gpu, plan, p, a)
     assert gpu.launches == ["factor/tiles"]
@@ -133,7 +133,7 @@ def test_tiles_of_a_factor(name: str, dtype: str, in_place: bool) -> None:
 def test_tiles_report_the_first_pivot_that_is_not_positive(column: int) -> None:
     gpu = Emulator.of("sm_90", races=True)
     p = cholesky_problem(N, "f8")
-    plan = TilesPlan(gpu, TiledProblem(p))  # type: ignore[arg-type]
+    plan = tiles_plan(gpu, TiledProblem(p))  # type: ignore[arg-type]
     a = np.eye(N)[None].copy()
     a[0, column:, column:] *= -2.0
     _, reports = factorise(gpu, plan, p, a)
@@ -144,14 +144,14 @@ def test_tiles_report_the_first_pivot_that_is_not_positive(column: int) -> None:
 def test_tiles_of_a_solve(dtype: str, unit: bool) -> None:
     gpu = Emulator.of("sm_90", races=True)
     p = solve_problem(N, 70, dtype, unit=unit)
-    solve(gpu, TilesPlan(gpu, TiledProblem(p)), p)  # type: ignore[arg-type]
+    solve(gpu, tiles_plan(gpu, TiledProblem(p)), p)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("name", "dtype"), [("sm_90", "f8"), ("sm_60", "f4")])
 def test_vectors_of_a_solve(name: str, dtype: str) -> None:
     gpu = Emulator.of(name, races=True)
     p = solve_problem(N, 3, dtype, count=2)
-    solve(gpu, VectorPlan(gpu, TiledProblem(p)), p)  # type: ignore[arg-type]
+    solve(gpu, vector_plan(gpu, TiledProblem(p)), p)  # type: ignore[arg-type]
     assert gpu.launches == ["factor/vector"]
 
 
@@ -163,7 +163,7 @@ def test_small_factors(dtype: str, n: int) -> None:
     policy = CholeskyPolicy.for_size(n, gpu.target, p.elem)
     a = definite(n, dtype, 3)
     a[1, 3, 3] = -1
-    plan = CholeskyPlan(gpu, p, policy)  # type: ignore[arg-type]
+    plan = cholesky_plan(gpu, p, policy)  # type: ignore[arg-type]
     got, reports = factorise(gpu, plan, p, a)
     check_factor(got[::2], a[::2], p.in_place)
     assert reports[:, 0].tolist() == [-1, 3, -1]
@@ -175,7 +175,7 @@ def test_small_solves(dtype: str, n: int, m: int) -> None:
     gpu = Emulator.of("sm_90", races=True)
     p = solve_problem(n, m, dtype, 3, unit=n == 5)
     policy = SolvePolicy.for_size(n, m, gpu.target, p.elem)
-    solve(gpu, SolvePlan(gpu, p, policy), p)  # type: ignore[arg-type]
+    solve(gpu, solve_plan(gpu, p, policy), p)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("reports", "first"), [("forwards", 3), ("backwards", 4)])
@@ -189,7 +189,7 @@ def test_small_solves_beside_b_report_the_first_zero(reports: str, first: int) -
     stack[2, [3, 4], [3, 4]] = 0
     b = np.random.default_rng(0).uniform(-1, 1, (5, 9, 5))
     memory, report = framed(np.full_like(b, np.nan)), np.full((5, 2), -7, np.int64)
-    plan = SolvePlan(gpu, p, policy, p.b)  # type: ignore[arg-type]
+    plan = solve_plan(gpu, p, policy, p.b)  # type: ignore[arg-type]
     plan.enqueue(gpu, [framed(stack), framed(b), memory, report], (RIM, RIM, RIM, 0))  # type: ignore[arg-type]
     column = first if reports == "forwards" else 8 - first
     assert report.tolist() == [[-1, 0], [-1, 0], [column, 0], [-1, 0], [-1, 0]]
@@ -217,6 +217,6 @@ def test_planted_bugs_are_seen(bug: str) -> None:
     gpu = Emulator.of("sm_90", races=True)
     gpu.edit = partial(re.sub, before, after, count=bug == "the first barrier is left out")
     p = cholesky_problem(N, "f8")
-    plan = TilesPlan(gpu, TiledProblem(p))  # type: ignore[arg-type]
+    plan = tiles_plan(gpu, TiledProblem(p))  # type: ignore[arg-type]
     with pytest.raises(Fault, match=message):
         factorise(gpu, plan, p, -definite(N, "f8"))

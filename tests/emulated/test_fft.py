@@ -57,7 +57,7 @@ def _of_two(rows: PassOperand, length: int) -> PassOperand:
 
 
 def transform(run: Pass, x: Any, gpu: Emulator, policy: GroupFftPolicy = SMALL) -> Any:
-    plan = group.GroupPassPlan(gpu, [run], policy)
+    plan = group.group_pass_plan(gpu, [run], policy)
     numbers = 2 * LANES * run.target.rows
     out = np.full(numbers, np.nan, np.complex64 if x.dtype.itemsize < 16 else np.complex128)
     plan.enqueue(gpu, [x.copy(), out], (0, 0))
@@ -125,7 +125,7 @@ def test_a_real_line_as_a_complex_one_of_half_the_length(
     assert run.source.form == "packed"
     x = _numbers((2 * LANES * n + offset,), "float32").real.copy()
     out = np.full(2 * LANES * run.target.rows, np.nan, np.complex64)
-    group.GroupPassPlan(gpu, [run], SMALL).enqueue(gpu, [x, out], (offset, 0))  # type: ignore[arg-type]
+    group.group_pass_plan(gpu, [run], SMALL).enqueue(gpu, [x, out], (offset, 0))  # type: ignore[arg-type]
     expected = np.fft.rfft(x[offset:].reshape(2, LANES, n))
     close(out.reshape(expected.shape), expected)
 
@@ -142,7 +142,7 @@ def test_lines_that_the_copy_engine_copies(
     assert "cp.async.bulk" in group.text([run], SMALL, gpu.target).text
     x = _numbers((2 * LANES * n + offset,), "float32")
     out = np.full(2 * LANES * n, np.nan, np.complex64)
-    group.GroupPassPlan(gpu, [run], SMALL).enqueue(gpu, [x, out], (offset, 0))  # type: ignore[arg-type]
+    group.group_pass_plan(gpu, [run], SMALL).enqueue(gpu, [x, out], (offset, 0))  # type: ignore[arg-type]
     expected = np.fft.fft(x[offset:].reshape(2, LANES, n))
     close(out.reshape(expected.shape), expected)
 

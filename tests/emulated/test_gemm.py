@@ -31,7 +31,7 @@ from portable_gpu.ops.gemm.matrix.policy import (
 )
 from portable_gpu.ops.gemm.problem import GemmProblem, Operand
 from portable_gpu.ops.gemm.reader import Gather
-from portable_gpu.ops.gemm.skinny.fragments import SkinnyPlan, kernel_of
+from portable_gpu.ops.gemm.skinny.fragments import kernel_of, skinny_plan
 from portable_gpu.ops.gemm.skinny.vectors import variants
 from portable_gpu.ops.gemm.tiled.plan import TiledPlan, specialization_of
 from portable_gpu.ops.gemm.tiled.policy import SHAPE_CLASSES, GemmPolicy
@@ -714,7 +714,7 @@ def test_few_columns(gpu: Emulator, trans: str) -> None:
     for m, n, k in [(264, 8, 512), (136, 1, 1000), (40, 3, 4096), (17, 16, 48)]:
         p = problem(m, n, k, F16, trans)
         if trans[0] == "N" or m % 8 == 0:
-            path = SkinnyPlan(gpu, p, kernel_of(p, gpu.target, gpu.table))  # type: ignore[arg-type]
+            path = skinny_plan(gpu, p, kernel_of(p, gpu.target, gpu.table))  # type: ignore[arg-type]
             check(path, gpu, p, trans)
 
 

@@ -38,13 +38,6 @@ class TilePolicy(Policy):
     def default(cls, target: Target, elem: Element) -> TilePolicy:
         return cls(target.subgroup_size)
 
-    @classmethod
-    def search_space(cls, target: Target, elem: Element) -> Mapping[str, tuple[Any, ...]]:
-        return {"tile": (32, 64), "unroll": (1, 2)}
-
-    def edges(self, itemsize: int) -> tuple[int, int, int]:
-        return self.tile, 1, 1
-
     def limits(self, target: Target, elem: Element) -> Mapping[str, bool]:
         return {
             "the tile fits local memory": self.tile * elem.itemsize <= target.local_mem_size,

@@ -9,7 +9,7 @@ import numpy as np
 import pyopencl as cl
 
 from portable_gpu.arguments import flag, one_of
-from portable_gpu.dtypes import check_precision, element
+from portable_gpu.dtypes import element, requested_precision
 from portable_gpu.linalg.packed.storage import as_row, check_adjacent, in_line, packed_array
 from portable_gpu.ops.factor.api import as_column, in_its_place, layout_key
 from portable_gpu.ops.factor.arguments import (
@@ -19,7 +19,7 @@ from portable_gpu.ops.factor.arguments import (
     solution_shape,
     transposition,
 )
-from portable_gpu.ops.factor.copies import CopyPlan, CopyProblem
+from portable_gpu.ops.factor.copies import CopyProblem, copy_plan
 from portable_gpu.ops.factor.packed import packed_size
 from portable_gpu.ops.factor.packed_steps import (
     PackedPartition,
@@ -104,8 +104,7 @@ def _normalise_cholesky(arguments: CallArguments) -> Invocation:
         check_adjacent(ap, "ap")
     elif isinstance(out, (np.ndarray, *DEVICE_KINDS)):
         check_adjacent(out, "out")
-    if precision is not None:
-        check_precision(precision)
+    requested_precision(precision)
     batch, dtype = ap.shape[:-1], ap.dtype
 
     def plan(engine: Engine, views: Sequence[View]) -> Plan:
@@ -263,8 +262,7 @@ def _normalise_solve(arguments: CallArguments) -> Invocation:
     shape = solution_shape((*ap.shape[:-1], n, n), b.shape, side, "the matrix of ap")
     dtype = common_dtype(ap.dtype, b.dtype)
     ap = in_line(ap, "ap")
-    if precision is not None:
-        check_precision(precision)
+    requested_precision(precision)
     is_vector = b.ndim == 1
 
     def plan(engine: Engine, views: Sequence[View]) -> Plan:
@@ -319,7 +317,7 @@ def _solve_plan(
         steps.append(zeros_step(p, parts, at_x + 1))
     if len(rest) == 2:
         copy = CopyProblem(n, m, extents, rest[0], rest[1])
-        steps.append(Step(CopyPlan(engine, copy), (1, 2)))
+        steps.append(Step(copy_plan(engine, copy), (1, 2)))
     for transposed, conj, unit in triangles:
         solve = PackedSolve(p, m, rest[-1], transposed == left, conj, unit)
         steps.extend(placed(solve_packed(solve, parts, partition), (0, at_x)))
@@ -338,5 +336,5 @@ def _after_copy(
     if len(operands) == 1:
         return work
     source, target = operands
-    copy = CopyPlan(engine, CopyProblem(1, size, extents, source, target))
+    copy = copy_plan(engine, CopyProblem(1, size, extents, source, target))
     return Steps([Step(copy, (0, 1)), Step(work, (1, 2))])

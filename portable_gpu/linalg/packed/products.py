@@ -9,7 +9,7 @@ import numpy as np
 import pyopencl as cl
 
 from portable_gpu.arguments import flag
-from portable_gpu.dtypes import check_precision, element
+from portable_gpu.dtypes import element, requested_precision
 from portable_gpu.errors import ArgumentError, ShapeError
 from portable_gpu.linalg.packed.storage import as_row, check_adjacent
 from portable_gpu.ops.factor.api import layout_key
@@ -124,8 +124,7 @@ def _normalise(arguments: CallArguments) -> Invocation:
         raise ArgumentError(f"beta is {beta} and there is no out; pass out=")
     if isinstance(out, (np.ndarray, *DEVICE_KINDS)):
         check_adjacent(out, "out")
-    if precision is not None:
-        check_precision(precision)
+    requested_precision(precision)
     reads, multiplies = beta != 0, alpha != 0 and k > 0
 
     def plan(engine: Engine, views: Sequence[View]) -> Plan:

@@ -9,7 +9,7 @@ from typing import Any
 import dask.array as da
 import numpy as np
 
-from portable_gpu.dtypes import check_precision
+from portable_gpu.dtypes import requested_precision
 from portable_gpu.errors import DTypeError, NotPositiveDefiniteError, ShapeError
 from portable_gpu.multi.dask.device import device
 from portable_gpu.multi.dask.graph import Graph, Key, add_tree, array_of, new_name
@@ -60,7 +60,7 @@ def qr(x: da.Array, *, precision: str | None = None) -> tuple[da.Array, da.Array
         raise ShapeError(f"x has shape {x.shape}; expected at least as many rows as columns")
     if x.dtype.itemsize < 4:
         raise DTypeError(f"x is {x.dtype}; expected float32, float64 or a complex dtype")
-    precision = precision if precision is None else check_precision(precision)
+    precision = requested_precision(precision)
     name = new_name("qr", x, precision)
     graph: Graph = {}
     blocks = range(len(rows.chunks[0]))

@@ -11,7 +11,7 @@ import numpy as np
 
 from portable_gpu.arguments import whole
 from portable_gpu.codegen.epilogue import Epilogue
-from portable_gpu.dtypes import check_precision
+from portable_gpu.dtypes import requested_precision
 from portable_gpu.errors import ArgumentError, DTypeError, ShapeError
 from portable_gpu.multi.dask.device import device
 from portable_gpu.multi.dask.graph import (
@@ -85,7 +85,7 @@ def nearest_neighbors(
     k = whole(k, "k")
     if not 1 <= k <= points.shape[0]:
         raise ArgumentError(f"k is {k}; expected 1 to {points.shape[0]}, the number of points")
-    precision = precision if precision is None else check_precision(precision)
+    precision = requested_precision(precision)
     name = new_name("nearest", points, queries, k, precision)
     starts = np.cumsum([0, *points.chunks[0]]).tolist()
     graph: Graph = {}

@@ -12,7 +12,7 @@ import dask.array as da
 import numpy as np
 
 from portable_gpu.arguments import shown, whole
-from portable_gpu.dtypes import check_precision
+from portable_gpu.dtypes import requested_precision
 from portable_gpu.errors import ArgumentError, AxisError, ShapeError
 from portable_gpu.multi.dask.graph import (
     Graph,
@@ -188,7 +188,7 @@ def _contract(
                 f"{a.shape} and {b.shape}; expected equal ones"
             )
     dtype = result_dtype(a.dtype, b.dtype)
-    precision = precision if precision is None else check_precision(precision)
+    precision = requested_precision(precision)
     letters = iter(string.ascii_letters)
     names_a = [next(letters) for _ in a.shape]
     summed = [names_a[i] for i in of_a]
@@ -240,7 +240,7 @@ def _batched(a: da.Array, b: da.Array, precision: str | None) -> da.Array:
     if batch is None or a.shape[-1] != b.shape[-2]:
         raise ShapeError(f"shapes {a.shape} and {b.shape} do not fit each other in a product")
     dtype = result_dtype(a.dtype, b.dtype)
-    precision = precision if precision is None else check_precision(precision)
+    precision = requested_precision(precision)
     name = new_name("matmul", a, b, precision)
     letters = string.ascii_letters[: len(batch)]
     names_a = [*letters[len(batch) - a.ndim + 2 :], "I", "K"]

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any, NamedTuple
 
-from portable_gpu.dtypes import check_precision, is_float16_like
+from portable_gpu.dtypes import is_float16_like, requested_precision
 from portable_gpu.errors import ArgumentError, DTypeError, ShapeError
 from portable_gpu.multi.streaming.job import Job, StreamBlock, StreamStep
 from portable_gpu.multi.streaming.pipeline import run
@@ -131,8 +131,7 @@ def _convolve(
     """Convolve in tiles by a function of the library; the arguments are those of :func:`conv2d`."""
     operands = [TiledOperand(each, name) for name, each in arrays.items() if each is not None]
     _check_dtypes(operands)
-    if precision is not None:
-        check_precision(precision)
+    requested_precision(precision)
     images, weights = operands[0], operands[1]
     g = geometry(options, images.shape, weights.shape, None, ("input", "weight", "the result"))
     if len(operands) > 2 and operands[2].shape != (g.filters,):

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from portable_gpu.arguments import one_of
-from portable_gpu.dtypes import check_precision, element
+from portable_gpu.dtypes import element, requested_precision
 from portable_gpu.errors import DTypeError, ShapeError
 from portable_gpu.multi.streaming.job import Job, StreamBlock, StreamStep
 from portable_gpu.multi.streaming.pipeline import run
@@ -76,8 +76,7 @@ def gemm(
         raise DTypeError(f"gemm of {left.dtype} and {right.dtype}; expected floating dtypes")
     compute = compute_element(left.dtype, right.dtype)
     alpha = factor(plain_number(alpha, "alpha"), "alpha", compute)
-    if precision is not None:
-        check_precision(precision)
+    requested_precision(precision)
     sums = dtype if compute == element(dtype) else np.dtype(np.float32)
     itemsizes = left.dtype.itemsize, right.dtype.itemsize, sums.itemsize
     place = place_of(engine, memory_limit)

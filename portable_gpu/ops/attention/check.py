@@ -11,8 +11,8 @@ import numpy as np
 import pyopencl as cl
 
 from portable_gpu.ops.attention import gradient
-from portable_gpu.ops.attention.gradient import AnyGradientPolicy, MatrixGradientPlan, Side
-from portable_gpu.ops.attention.matrix import MatrixAttentionPlan, specialization
+from portable_gpu.ops.attention.gradient import AnyGradientPolicy, Side, gradient_on_matrix_units
+from portable_gpu.ops.attention.matrix import attention_on_matrix_units, specialization
 from portable_gpu.ops.attention.plan import AttentionProblem
 from portable_gpu.ops.attention.policy import AnyPolicy
 from portable_gpu.ops.variant import passes
@@ -48,7 +48,7 @@ def _is_right(engine: Engine, problem: AttentionProblem, policy: AnyPolicy) -> b
     small = replace(p, strides=(*_strides(shapes), (0, 0, 1, 0)))
     results = [_stored(np.zeros((n, p.dv)), p.elem.name), np.zeros(n, np.float32)]
     arrays = [_stored(x, p.elem.name) for x in case.inputs]
-    _run(engine, MatrixAttentionPlan(engine, small, policy), arrays, results)
+    _run(engine, attention_on_matrix_units(engine, small, policy), arrays, results)
     error = np.abs(_numbers(results[0]) - case.expected)
     if not np.all(error <= 3 * _unit(p) * np.abs(case.inputs[2]).max()):
         return False
@@ -81,7 +81,7 @@ def _gradient_is_right(
         strides += [(0, 0, 1, 0), *_strides([(m, p.dq), (m, p.dv)])]
     results = [_stored(np.zeros(x.shape), name) for x in expected]
     results += [np.zeros(n, np.float32)] * (side == "q")
-    plan = MatrixGradientPlan(engine, replace(p, strides=tuple(strides)), side, policy)
+    plan = gradient_on_matrix_units(engine, replace(p, strides=tuple(strides)), side, policy)
     _run(engine, plan, arrays, results)
     if side == "q" and not np.allclose(results[1], delta, rtol=0, atol=1e-3):
         return False

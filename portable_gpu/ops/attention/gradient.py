@@ -1,7 +1,7 @@
 """The gradients of attention of 16-bit floats on the matrix units of NVIDIA's GPUs.
 
 Each side of the gradients, by queries and by keys, is one launch, as in
-:class:`~portable_gpu.ops.attention.plan.BackwardPlan`.
+:func:`~portable_gpu.ops.attention.plan.gradient_plan`.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from portable_gpu.ops.attention.plan import (
     SIZES,
     AttentionProblem,
     array_parameters,
-    backward_constants,
     backward_operands,
+    gradient_plan,
     rounded_extent,
 )
 from portable_gpu.ops.one_launch import OneLaunch
@@ -84,15 +84,6 @@ class GradientPolicy(Policy):
         """The default of one of :data:`SHAPE_CLASSES`."""
         return cls(*SHAPE_CLASSES[shape_class])
 
-    @classmethod
-    def search_space(cls, target: Target, elem: Element) -> Mapping[str, tuple[Any, ...]]:
-        """See :meth:`Policy.search_space`."""
-        return {"warps": (2, 4, 8), "blocks": (1, 2), "others": (16, 32, 64)}
-
-    def edges(self, itemsize: int) -> tuple[int, int, int]:
-        """See :meth:`Policy.edges`."""
-        return self.rows, 16, self.others
-
     def limits(self, target: Target, elem: Element) -> Mapping[str, bool]:
         """See :meth:`Policy.limits`."""
         local = self.local_bytes(2 * _MAX_EXTENT, "k")
@@ -148,15 +139,6 @@ class WarpgroupGradientPolicy(Policy):
     def for_shape_class(cls, shape_class: str) -> WarpgroupGradientPolicy:
         """The default of one of :data:`WARPGROUP_CLASSES`."""
         return cls(*WARPGROUP_CLASSES[shape_class])
-
-    @classmethod
-    def search_space(cls, target: Target, elem: Element) -> Mapping[str, tuple[Any, ...]]:
-        """See :meth:`Policy.search_space`."""
-        return {"others": (32, 64, 80, 128), "stages": (2, 3)}
-
-    def edges(self, itemsize: int) -> tuple[int, int, int]:
-        """See :meth:`Policy.edges`."""
-        return self.rows, 64, self.others
 
     def limits(self, target: Target, elem: Element) -> Mapping[str, bool]:
         """See :meth:`Policy.limits`."""
@@ -268,26 +250,9 @@ def specialization(
     )  # fmt: skip
 
 
-class MatrixGradientPlan(OneLaunch):
-    """One side of the gradients on matrix units; its operands are those of ``BackwardPlan``."""
-
-    def __init__(
-        self, engine: Engine, problem: AttentionProblem, side: Side, policy: AnyGradientPolicy
-    ) -> None:
-        """Build the kernel.
-
-        Raises:
-            BuildError: The driver refused it.
-        """
-        p = problem
-        rows, heads = (p.queries, p.heads) if side == "q" else (p.keys, p.heads // p.shared)
-        blocks = -(-rows // policy.rows)
-        names = backward_operands(p, side)
-        products = 2 if side == "q" else 3
-        self.flop = products * p.batch * p.heads * p.queries * p.keys * (p.dq + p.dv)
-        self._launch = engine.programs.launch(
-            specialization(p, engine.target, side, policy), "attention_backward",
-            backward_constants(p, side, blocks), [f"{name}_data" for name in names],
-            [f"{name}_offset" for name in names],
-            (p.batch * heads * blocks * policy.group_size,), (policy.group_size,),
-        )  # fmt: skip
+def gradient_on_matrix_units(
+    engine: Engine, problem: AttentionProblem, side: Side, policy: AnyGradientPolicy
+) -> OneLaunch:
+    """Return the plan of one side on matrix units; see :func:`gradient_plan`."""
+    text = specialization(problem, engine.target, side, policy)
+    return gradient_plan(engine, problem, side, text, policy.rows, policy.group_size)

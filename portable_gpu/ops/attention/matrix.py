@@ -10,7 +10,7 @@ from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.ops.attention.plan import (
     AttentionProblem,
     array_parameters,
-    forward_arguments,
+    attention_plan,
     operands,
 )
 from portable_gpu.ops.attention.policy import AnyPolicy, AttentionPolicy, WarpgroupPolicy
@@ -120,20 +120,11 @@ def kernel_of(policy: AnyPolicy) -> str:
     return "mma" if isinstance(policy, AttentionPolicy) else "wgmma"
 
 
-class MatrixAttentionPlan(OneLaunch):
-    """Attention on matrix units; its operands are q, k, v, mask, out, sums."""
-
-    def __init__(self, engine: Engine, problem: AttentionProblem, policy: AnyPolicy) -> None:
-        """Build the kernel.
-
-        Raises:
-            BuildError: The driver refused it.
-        """
-        p = problem
-        blocks = -(-p.queries // policy.queries)
-        self.flop, self.bytes = p.flop, p.bytes
-        self._launch = engine.programs.launch(
-            specialization(p, engine.target, policy), f"attention_{kernel_of(policy)}",
-            *forward_arguments(p, blocks), (p.batch * p.heads * blocks * policy.group_size,),
-            (policy.group_size,),
-        )  # fmt: skip
+def attention_on_matrix_units(
+    engine: Engine, problem: AttentionProblem, policy: AnyPolicy
+) -> OneLaunch:
+    """Return the plan of attention on matrix units; see :func:`attention_plan`."""
+    text, kernel = specialization(problem, engine.target, policy), kernel_of(policy)
+    return attention_plan(
+        engine, problem, text, policy.queries, policy.group_size, f"attention_{kernel}"
+    )

@@ -22,7 +22,6 @@ from portable_gpu.targets import Target
 AXES = ("batch", "head", "row", "step")
 #: The results of each side of the gradients.
 RESULTS = {"q": ("dq", "delta"), "k": ("dk", "dv")}
-NO_DROPOUT = mask_scalars(0.0, 0, 0)
 SIZES = ("heads", "shared", "queries", "keys", "blocks")
 # On a CPU a work-item has a row in each lane of some vectors, and reads the rows of the other side
 # by blocks.  The most vectors, and the most rows of a block:
@@ -188,44 +187,41 @@ def backward_operands(problem: AttentionProblem, side: str) -> list[str]:
     return [*first, "y" if side == "q" else "delta", *RESULTS[side]]
 
 
-def backward_constants(problem: AttentionProblem, side: str, blocks: int) -> dict[str, Any]:
-    """The constants of a kernel of one side, with ``blocks`` groups for a head."""
-    p = problem
-    constants: dict[str, Any] = {
-        "heads": p.heads, "shared": p.shared, "queries": p.queries, "keys": p.keys,
-        "blocks": blocks, "dq_size": p.dq, "dv_size": p.dv, "scale": p.scale,
-    }  # fmt: skip
-    return constants | _strides(backward_operands(p, side), p.strides)
-
-
-class BackwardPlan(OneLaunch):
-    """One side of the gradients of attention, bound to shapes and strides.
+def gradient_plan(
+    engine: Engine,
+    problem: AttentionProblem,
+    side: str,
+    text: Specialization,
+    rows: int,
+    group: int,
+) -> OneLaunch:
+    """Return the plan of one side of the gradients of attention.
 
     Operands of side ``q``: q, k, v, mask, grad, sums, y, dq, delta; of side ``k``: q, k, v, mask,
     grad, sums, delta, dk, dv.
+
+    Args:
+        engine, problem, side: The engine, the problem, and the side.
+        text: The text of the kernel ``attention_backward``.
+        rows, group: The rows of a work-group, and its work-items.
     """
+    p, by_query = problem, side == "q"
+    own, heads = (p.queries, p.heads) if by_query else (p.keys, p.heads // p.shared)
+    blocks, names = -(-own // rows), backward_operands(p, side)
+    constants = {**_constants(p, blocks), "dq_size": p.dq, "dv_size": p.dv}
+    return OneLaunch(
+        engine, text, "attention_backward", constants | _strides(names, p.strides),
+        [f"{name}_data" for name in names], (p.batch * heads * blocks * group,), (group,),
+        offsets=[f"{name}_offset" for name in names], scalars=mask_of(p),
+        flop=(2 if by_query else 3) * p.flop // 2,
+    )  # fmt: skip
 
-    def __init__(self, engine: Engine, problem: AttentionProblem, side: str) -> None:
-        """Build the kernel.
 
-        Raises:
-            BuildError: The driver refused it.
-        """
-        p, target, by_query = problem, engine.target, side == "q"
-        group, each, _ = partition(p, target, "backward")
-        names = backward_operands(p, side)
-        rows, heads = (p.queries, p.heads) if by_query else (p.keys, p.heads // p.shared)
-        blocks = -(-rows // (group * each))
-        constants = backward_constants(p, side, blocks)
-        products = 2 if by_query else 3
-        self.flop = products * p.batch * p.heads * p.queries * p.keys * (p.dq + p.dv)
-        self._scalars = NO_DROPOUT if p.drops else ()
-        spec = backward_specialization(p, target, side)
-        self._launch = engine.programs.launch(
-            spec, "attention_backward", constants, [f"{name}_data" for name in names],
-            [*mask_names(p), *(f"{name}_offset" for name in names)],
-            (p.batch * heads * blocks * group,), (group,),
-        )  # fmt: skip
+def gradient_by_rows(engine: Engine, problem: AttentionProblem, side: str) -> OneLaunch:
+    """Return the plan of one side whose work-items have rows; see :func:`gradient_plan`."""
+    group, rows, _ = partition(problem, engine.target, "backward")
+    text = backward_specialization(problem, engine.target, side)
+    return gradient_plan(engine, problem, side, text, group * rows, group)
 
 
 def _strides(names: Sequence[str], strides: Sequence[Shape]) -> dict[str, int]:
@@ -241,23 +237,19 @@ def operands(problem: AttentionProblem) -> list[str]:
     return ["q", "k", "v", *(["mask"] if problem.mask else []), "out", "sums"]
 
 
-def mask_names(problem: AttentionProblem) -> list[str]:
-    """The names of the scalars of the mask of dropout, in their order (ops/random/mask.py)."""
-    return ["threshold", "rescale", "stream", "seed"] if problem.drops else []
+def mask_of(problem: AttentionProblem) -> dict[str, Any]:
+    """The scalars of the mask of dropout, in their order (ops/random/mask.py)."""
+    names = ("threshold", "rescale", "stream", "seed")
+    return dict(zip(names, mask_scalars(0.0, 0, 0), strict=True)) if problem.drops else {}
 
 
-def forward_arguments(
-    problem: AttentionProblem, blocks: int
-) -> tuple[dict[str, Any], list[str], list[str]]:
-    """The constants, buffers and offsets of a kernel with ``blocks`` groups for a head."""
-    p, names = problem, operands(problem)
-    constants: dict[str, Any] = {
+def _constants(problem: AttentionProblem, blocks: int) -> dict[str, Any]:
+    """The constants of all kernels but extents, with ``blocks`` groups for a head."""
+    p = problem
+    return {
         "heads": p.heads, "shared": p.shared, "queries": p.queries, "keys": p.keys,
-        "blocks": blocks, "dq": p.dq, "dv": p.dv, "scale": p.scale,
+        "blocks": blocks, "scale": p.scale,
     }  # fmt: skip
-    constants |= _strides(names, p.strides)
-    offsets = [f"{name}_offset" for name in names]
-    return constants, [f"{name}_data" for name in names], [*mask_names(p), *offsets]
 
 
 def _specialize(
@@ -287,21 +279,34 @@ def _specialize(
     return specialize(f"attention/cpu_{name}", target, kernels, **context)
 
 
-class AttentionPlan(OneLaunch):
-    """An attention bound to shapes and strides; its operands are q, k, v, mask, out, sums."""
+def attention_plan(
+    engine: Engine,
+    problem: AttentionProblem,
+    text: Specialization,
+    rows: int,
+    group: int,
+    kernel: str = "attention_forward",
+) -> OneLaunch:
+    """Return the plan of attention; its operands are q, k, v, mask, out, sums.
 
-    def __init__(self, engine: Engine, problem: AttentionProblem) -> None:
-        """Build the kernel.
+    Args:
+        engine, problem: The engine and the problem.
+        text, kernel: The text, and the name of the kernel.
+        rows, group: The queries of a work-group, and its work-items.
+    """
+    p, names = problem, operands(problem)
+    blocks = -(-p.queries // rows)
+    constants = {**_constants(p, blocks), "dq": p.dq, "dv": p.dv}
+    return OneLaunch(
+        engine, text, kernel, constants | _strides(names, p.strides),
+        [f"{name}_data" for name in names], (p.batch * p.heads * blocks * group,), (group,),
+        offsets=[f"{name}_offset" for name in names], scalars=mask_of(p),
+        flop=p.flop, nbytes=p.bytes,
+    )  # fmt: skip
 
-        Raises:
-            BuildError: The driver refused it.
-        """
-        p, target = problem, engine.target
-        group, rows, _ = partition(p, target, "forward")
-        blocks = -(-p.queries // (group * rows))
-        self.flop, self.bytes = p.flop, p.bytes
-        self._scalars = NO_DROPOUT if p.drops else ()
-        self._launch = engine.programs.launch(
-            specialization(p, target), "attention_forward", *forward_arguments(p, blocks),
-            (p.batch * p.heads * blocks * group,), (group,),
-        )  # fmt: skip
+
+def attention_by_rows(engine: Engine, problem: AttentionProblem) -> OneLaunch:
+    """Return the plan whose work-items have rows of queries; see :func:`attention_plan`."""
+    group, rows, _ = partition(problem, engine.target, "forward")
+    text = specialization(problem, engine.target)
+    return attention_plan(engine, problem, text, group * rows, group)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, TypeAlias
 
 from portable_gpu.dtypes import Element
 from portable_gpu.targets import Target
@@ -74,15 +74,6 @@ class AttentionPolicy(Policy):
         """The default of one of :data:`SHAPE_CLASSES`."""
         return cls(*SHAPE_CLASSES[shape_class])
 
-    @classmethod
-    def search_space(cls, target: Target, elem: Element) -> Mapping[str, tuple[Any, ...]]:
-        """See :meth:`Policy.search_space`."""
-        return {"warps": (2, 4, 8), "blocks": (1, 2), "keys": (32, 64, 128)}
-
-    def edges(self, itemsize: int) -> tuple[int, int, int]:
-        """See :meth:`Policy.edges`."""
-        return self.queries, 16, self.keys
-
     def limits(self, target: Target, elem: Element) -> Mapping[str, bool]:
         """See :meth:`Policy.limits`."""
         return {
@@ -142,15 +133,6 @@ class WarpgroupPolicy(Policy):
     def for_shape_class(cls, shape_class: str) -> WarpgroupPolicy:
         """The default of one of :data:`WARPGROUP_CLASSES`."""
         return cls(*WARPGROUP_CLASSES[shape_class])
-
-    @classmethod
-    def search_space(cls, target: Target, elem: Element) -> Mapping[str, tuple[Any, ...]]:
-        """See :meth:`Policy.search_space`."""
-        return {"warpgroups": (1, 2, 3), "keys": (64, 96, 128, 160), "stages": (2, 3)}
-
-    def edges(self, itemsize: int) -> tuple[int, int, int]:
-        """See :meth:`Policy.edges`."""
-        return self.queries, 64, self.keys
 
     def limits(self, target: Target, elem: Element) -> Mapping[str, bool]:
         """See :meth:`Policy.limits`."""

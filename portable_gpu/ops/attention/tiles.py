@@ -10,16 +10,14 @@ from portable_gpu.codegen.parameters import scalars
 from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.ops.attention.gradient import Side
 from portable_gpu.ops.attention.plan import (
-    NO_DROPOUT,
     RESULTS,
     SIZES,
     AttentionProblem,
     array_parameters,
-    backward_constants,
+    attention_plan,
     backward_operands,
     dropout_parameters,
-    forward_arguments,
-    mask_names,
+    gradient_plan,
     operands,
     rounded_extent,
 )
@@ -127,44 +125,15 @@ def gradient_specialization(
     )  # fmt: skip
 
 
-class TilesAttentionPlan(OneLaunch):
-    """Attention in register tiles; its operands are those of ``AttentionPlan``."""
-
-    def __init__(self, engine: Engine, problem: AttentionProblem) -> None:
-        """Build the kernel.
-
-        Raises:
-            BuildError: The driver refused it.
-        """
-        p = problem
-        rows, _ = partition(p, engine.target, None)
-        blocks = -(-p.queries // rows)
-        self.flop, self.bytes = p.flop, p.bytes
-        self._scalars = NO_DROPOUT if p.drops else ()
-        self._launch = engine.programs.launch(
-            specialization(p, engine.target), "attention_forward", *forward_arguments(p, blocks),
-            (p.batch * p.heads * blocks * _GROUP,), (_GROUP,),
-        )  # fmt: skip
+def attention_by_tiles(engine: Engine, problem: AttentionProblem) -> OneLaunch:
+    """Return the plan of attention in register tiles; see :func:`attention_plan`."""
+    rows, _ = partition(problem, engine.target, None)
+    text = specialization(problem, engine.target)
+    return attention_plan(engine, problem, text, rows, _GROUP)
 
 
-class TilesGradientPlan(OneLaunch):
-    """One side of the gradients in register tiles; its operands are those of ``BackwardPlan``."""
-
-    def __init__(self, engine: Engine, problem: AttentionProblem, side: Side) -> None:
-        """Build the kernel.
-
-        Raises:
-            BuildError: The driver refused it.
-        """
-        p, by_query = problem, side == "q"
-        rows, heads = (p.queries, p.heads) if by_query else (p.keys, p.heads // p.shared)
-        blocks = -(-rows // partition(p, engine.target, side)[0])
-        names = backward_operands(p, side)
-        self.flop = (2 if by_query else 3) * p.flop
-        self._scalars = NO_DROPOUT if p.drops else ()
-        self._launch = engine.programs.launch(
-            gradient_specialization(p, engine.target, side), "attention_backward",
-            backward_constants(p, side, blocks), [f"{name}_data" for name in names],
-            [*mask_names(p), *(f"{name}_offset" for name in names)],
-            (p.batch * heads * blocks * _GROUP,), (_GROUP,),
-        )  # fmt: skip
+def gradient_by_tiles(engine: Engine, problem: AttentionProblem, side: Side) -> OneLaunch:
+    """Return the plan of one side in register tiles; see :func:`gradient_plan`."""
+    rows, _ = partition(problem, engine.target, side)
+    text = gradient_specialization(problem, engine.target, side)
+    return gradient_plan(engine, problem, side, text, rows, _GROUP)

@@ -8,12 +8,12 @@ from typing import Any
 
 from portable_gpu.ops.attention import gradient, matrix, tiles
 from portable_gpu.ops.attention.check import gradient_works, works
-from portable_gpu.ops.attention.gradient import MatrixGradientPlan, Side
+from portable_gpu.ops.attention.gradient import Side, gradient_on_matrix_units
 from portable_gpu.ops.attention.plan import (
-    AttentionPlan,
     AttentionProblem,
-    BackwardPlan,
+    attention_by_rows,
     backward_specialization,
+    gradient_by_rows,
     specialization,
 )
 from portable_gpu.ops.attention.policy import AnyPolicy
@@ -72,7 +72,7 @@ def _by_rows(problem: AttentionProblem, target: Target) -> Variant:
         launches=1,
         why="each work-item has rows of queries, and goes over the keys once",
         texts=lambda: [specialization(problem, target)],
-        bind=lambda engine: AttentionPlan(engine, problem),
+        bind=lambda engine: attention_by_rows(engine, problem),
         details={"flop": problem.flop, "bytes": problem.bytes},
     )
 
@@ -87,7 +87,7 @@ def _by_tiles(problem: AttentionProblem, target: Target) -> Variant:
         launches=1,
         why="groups have tiles of queries in local memory, and go over tiles of keys once",
         texts=lambda: [tiles.specialization(p, target)],
-        bind=lambda engine: tiles.TilesAttentionPlan(engine, p),
+        bind=lambda engine: tiles.attention_by_tiles(engine, p),
         details={
             "local bytes": tiles.local_bytes(p, None, *tiles.partition(p, target, None)),
             "flop": p.flop, "bytes": p.bytes,
@@ -106,7 +106,7 @@ def _gradient_by_tiles(p: AttentionProblem, side: Side, target: Target) -> Varia
         launches=1,
         why="groups have tiles of own rows in local memory, and go over tiles of the others once",
         texts=lambda: [tiles.gradient_specialization(p, target, side)],
-        bind=lambda engine: tiles.TilesGradientPlan(engine, p, side),
+        bind=lambda engine: tiles.gradient_by_tiles(engine, p, side),
         details={
             "flop": products * p.flop,
             "local bytes": tiles.local_bytes(p, side, *tiles.partition(p, target, side)),
@@ -136,7 +136,7 @@ def _of_policy(p: AttentionProblem, target: Target, row: PolicyRow[Any]) -> Vari
         launches=1,
         why=_WHY[path],
         texts=lambda: [matrix.specialization(p, target, policy)],
-        bind=lambda engine: matrix.MatrixAttentionPlan(engine, p, policy),
+        bind=lambda engine: matrix.attention_on_matrix_units(engine, p, policy),
         works=lambda engine: works(engine, p, policy),
         row=row,
         details={
@@ -162,7 +162,7 @@ def backward_variants(
         launches=1,
         why="each work-item has a row of its side, and goes over the others once",
         texts=lambda: [backward_specialization(problem, target, side)],
-        bind=lambda engine: BackwardPlan(engine, problem, side),
+        bind=lambda engine: gradient_by_rows(engine, problem, side),
     )
     ways = [rows]
     if tiles.takes(problem, target, side):
@@ -188,7 +188,7 @@ def _backward_of_policy(
         launches=1,
         why=f"{_OWN[path]} of own rows on matrix units, and go over tiles of the others once",
         texts=lambda: [gradient.specialization(p, target, side, policy)],
-        bind=lambda engine: MatrixGradientPlan(engine, p, side, policy),
+        bind=lambda engine: gradient_on_matrix_units(engine, p, side, policy),
         works=lambda engine: gradient_works(engine, p, side, policy),
         row=row,
         details={

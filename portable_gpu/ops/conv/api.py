@@ -13,7 +13,7 @@ import pyopencl as cl
 
 from portable_gpu.arguments import of_kind
 from portable_gpu.codegen.epilogue import Epilogue, Stage
-from portable_gpu.dtypes import Element, check_precision, element, is_float16_like
+from portable_gpu.dtypes import Element, element, is_float16_like, requested_precision
 from portable_gpu.errors import ArgumentError, DTypeError, ShapeError
 from portable_gpu.ops.conv.copies import computed
 from portable_gpu.ops.conv.problem import (
@@ -197,8 +197,7 @@ def _normalise(kind: str, rank: int, make: PlanMaker, arguments: CallArguments) 
         [as_array(a, "an array of the epilogue") for a in arguments.inputs[2 + biased :]]
     )
     dtype = common_dtype(arrays, read)
-    if precision is not None:
-        check_precision(precision)
+    requested_precision(precision)
     check_algorithm(algo)
     limit = check_limit(asked.workspace_limit)
     shapes = [tuple(array.shape) for array in arrays]

@@ -9,8 +9,7 @@ from typing import Any
 
 from portable_gpu.codegen.operators import SCALAR_BYTES
 from portable_gpu.codegen.parameters import Parameter, scalars
-from portable_gpu.ops.conv.epilogue import array_names, finish, image_constants, image_parameters
-from portable_gpu.ops.conv.items import bound_operands, launch_sizes
+from portable_gpu.ops.conv.epilogue import finish, image_constants, image_parameters
 from portable_gpu.ops.conv.kernels import ConvKernel
 from portable_gpu.ops.conv.problem import ConvProblem
 from portable_gpu.ops.conv.strips import (
@@ -23,9 +22,7 @@ from portable_gpu.ops.conv.strips import (
     row_reads,
     strip_of,
 )
-from portable_gpu.ops.one_launch import OneLaunch
 from portable_gpu.powers_of_two import floor_power_of_two
-from portable_gpu.runtime.engine import Engine
 from portable_gpu.targets import Target
 
 #: Bytes of a vector of a CPU, at most.
@@ -199,20 +196,3 @@ def _strips_of_item(strips: int, others: int, target: Target) -> int:
 def _vector(p: ConvProblem) -> int:
     """Return the numbers of a vector of a CPU."""
     return _VECTOR_BYTES // SCALAR_BYTES[p.elem.real]
-
-
-class DirectConvPlan(OneLaunch):
-    """Operands: x (or the gradient of y), w, the bias and the epilogue's arrays, the result."""
-
-    def __init__(self, engine: Engine, problem: ConvProblem) -> None:
-        """Build the kernel."""
-        kernel = direct_kernel(problem, engine.target)
-        self.flop, self.bytes = problem.flop, problem.bytes
-        has_bias = problem.bias is not None
-        names = ("s", "f", "bias", *array_names(problem), "t")
-        buffers, constants = bound_operands(names, has_bias)
-        self._launch = engine.programs.launch(
-            kernel.specialization(engine.target), "direct", {**constants, **kernel.constants},
-            buffers, [f"{name}_offset" for name in buffers],
-            *launch_sizes(kernel.items, 1, engine.target),
-        )  # fmt: skip

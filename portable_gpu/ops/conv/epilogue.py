@@ -151,19 +151,6 @@ class EpiloguePass:
         return result | {"items": self.items, "size": inner.size, "columns": self.columns}
 
 
-class EpiloguePlan(OneLaunch):
-    """The pass.  Operands: the arrays of the epilogue, then the result."""
-
-    def __init__(self, engine: Engine, pass_: EpiloguePass) -> None:
-        """Build the kernel."""
-        names = [*array_names(pass_.problem), "y"]
-        self._launch = engine.programs.launch(
-            pass_.specialization, "finish", pass_.constants, names,
-            [f"{name}_offset" for name in names],
-            *launch_sizes(pass_.items, 1, engine.target),
-        )  # fmt: skip
-
-
 def with_pass(variant: Variant, problem: ConvProblem, target: Target) -> Variant:
     """Return a variant of the convolution alone, followed by the pass over its result."""
     pass_ = EpiloguePass(problem, target)
@@ -200,7 +187,11 @@ def _bind(engine: Engine, problem: ConvProblem, variant: Variant) -> Plan:
     p, last = problem, problem.last  # the index of the result among the operands
     first_extra = last - len(p.extras)
     convolved = Step(variant.bind(engine), (*range(first_extra), last))
-    finished = EpiloguePlan(engine, EpiloguePass(p, engine.target))
+    pass_ = EpiloguePass(p, engine.target)
+    finished = OneLaunch(
+        engine, pass_.specialization, "finish", pass_.constants, [*array_names(p), "y"],
+        *launch_sizes(pass_.items, 1, engine.target),
+    )  # fmt: skip
     plan = Steps([convolved, Step(finished, (*range(first_extra, last), last))])
     plan.flop, plan.bytes = p.flop, p.bytes
     return plan

@@ -32,7 +32,7 @@ from portable_gpu.ops.conv.estimates import (
 )
 from portable_gpu.ops.conv.problem import ConvProblem, ImageStrides
 from portable_gpu.ops.conv.strips import SpaceAxis, axes_of
-from portable_gpu.ops.conv.windows import ColumnStrides, Windows, WindowsPlan
+from portable_gpu.ops.conv.windows import ColumnStrides, Windows, windows_plan
 from portable_gpu.ops.elementwise.problem import ElementwiseProblem
 from portable_gpu.ops.elementwise.variants import variants as copied
 from portable_gpu.ops.gemm.binding import bind
@@ -142,7 +142,7 @@ class ConvProducts:
 def _plan_of(key: Windows | ElementwiseProblem | PackedWeights, engine: Engine) -> Plan:
     """Build the plan of a step that is not a product."""
     if isinstance(key, Windows):
-        return WindowsPlan(engine, key)
+        return windows_plan(engine, key)
     if isinstance(key, PackedWeights):
         return OperandPacking(engine, key.problem, key.form, "a")
     return bind_best(engine, copied(key, engine.target, engine.table))

@@ -25,7 +25,7 @@ from portable_gpu.ops.elementwise.problem import ElementwiseProblem
 from portable_gpu.ops.elementwise.variants import variants as elementwise_variants
 from portable_gpu.ops.gemm.matrix.estimates import MOST_BATCH, repack_seconds
 from portable_gpu.ops.gemm.matrix.format import F32, PRODUCTS, format_of
-from portable_gpu.ops.gemm.matrix.repack import Repack, RepackPlan
+from portable_gpu.ops.gemm.matrix.repack import Repack
 from portable_gpu.ops.gemm.problem import Operand
 from portable_gpu.ops.gemm.variants import fastest
 from portable_gpu.ops.variant import Variant, best_of, bind_best
@@ -186,7 +186,7 @@ def _result(inside: ConvProblem) -> Temporary:
 def _bind(engine: Engine, problem: ConvProblem, inside: ConvProblem) -> Plan:
     """The plan: pieces, products, and the copy of the result."""
     passes = _passes(problem, inside, engine.target)
-    steps = [Step(RepackPlan(engine, x.repack), (x.operand, x.space)) for x in passes]
+    steps = [Step(x.repack.plan(engine), (x.operand, x.space)) for x in passes]
     copy = _copy_of_result(problem, inside)
     last = problem.last
     result: int | Temporary = last if copy is None else _result(inside)

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from portable_gpu.codegen.operators import SCALAR_BYTES
 from portable_gpu.codegen.parameters import Parameter, scalars
-from portable_gpu.ops.conv.items import bound_operands, items_of_one, launch_sizes
+from portable_gpu.ops.conv.items import items_of_one
 from portable_gpu.ops.conv.kernels import ConvKernel
 from portable_gpu.ops.conv.problem import ConvProblem
 from portable_gpu.ops.conv.strips import SpaceAxis, axes_of, axis_parameters
-from portable_gpu.ops.one_launch import OneLaunch
 from portable_gpu.powers_of_two import floor_power_of_two
-from portable_gpu.runtime.engine import Engine
 from portable_gpu.targets import Target
 
 _VECTOR_BYTES = 64
@@ -119,18 +117,3 @@ def _span_of_taps(axis: SpaceAxis) -> tuple[int, int]:
         for r, remainder in enumerate(_remainders(axis))
     ]
     return min(at), max(at) - min(at) + 1
-
-
-class PlanesPlan(OneLaunch):
-    """Operands: x (or the gradient of y), w, the bias if there is one, the result."""
-
-    def __init__(self, engine: Engine, problem: ConvProblem, kernel: ConvKernel) -> None:
-        """Build the kernel."""
-        self.flop, self.bytes = problem.flop, problem.bytes
-        names = ("s", "f", "bias", "t")
-        buffers, constants = bound_operands(names, problem.bias is not None)
-        self._launch = engine.programs.launch(
-            kernel.specialization(engine.target), "planes", {**constants, **kernel.constants},
-            buffers, [f"{name}_offset" for name in buffers],
-            *launch_sizes(kernel.items, kernel.constants["items_each"], engine.target),
-        )  # fmt: skip

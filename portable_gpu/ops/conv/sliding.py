@@ -12,13 +12,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from portable_gpu.codegen.parameters import Parameter, scalars
-from portable_gpu.ops.conv.epilogue import array_names, finish, image_constants, image_parameters
-from portable_gpu.ops.conv.items import bound_operands
+from portable_gpu.ops.conv.epilogue import finish, image_constants, image_parameters
 from portable_gpu.ops.conv.kernels import ConvKernel
 from portable_gpu.ops.conv.problem import ConvProblem, ImageStrides
 from portable_gpu.ops.conv.strips import SpaceAxis, Strip, axes_of, axis_parameters, strip_of
-from portable_gpu.ops.one_launch import OneLaunch
-from portable_gpu.runtime.engine import Engine
 from portable_gpu.targets import Target
 
 #: Bytes of the largest load.
@@ -261,18 +258,3 @@ def sliding_kernel(problem: ConvProblem, target: Target) -> ConvKernel | None:
         "register_taps": p.taps * of_number <= _MOST_WEIGHTS, "finish": finish(p),
     }  # fmt: skip
     return ConvKernel("sliding", _parameters(context), context, constants, groups_of(bands) * group)
-
-
-class SlidingPlan(OneLaunch):
-    """Operands: x (or the gradient of y), w, the bias and the epilogue's arrays, the result."""
-
-    def __init__(self, engine: Engine, problem: ConvProblem, kernel: ConvKernel) -> None:
-        """Build the kernel."""
-        self.flop, self.bytes = problem.flop, problem.bytes
-        names = ("s", "f", "bias", *array_names(problem), "t")
-        buffers, constants = bound_operands(names, problem.bias is not None)
-        self._launch = engine.programs.launch(
-            kernel.specialization(engine.target), "sliding", {**constants, **kernel.constants},
-            buffers, [f"{name}_offset" for name in buffers], (kernel.items,),
-            (kernel.context["G"],),
-        )  # fmt: skip

@@ -298,22 +298,20 @@ class SpectraKernel:
         )  # fmt: skip
 
 
-class SpectraPlan(OneLaunch):
-    """Products of spectra.  Operands: both factors, the bias if there is one, the result."""
+def spectra_plan(engine: Engine, kernel: SpectraKernel) -> OneLaunch:
+    """Return the plan of products of spectra.
 
-    def __init__(self, engine: Engine, kernel: SpectraKernel) -> None:
-        """Build the kernel."""
-        has_bias = kernel.problem.bias is not None
-        operands, constants = bound_operands(("a", "b", "bias", "o"), has_bias)
-        constants |= {
-            **kernel.counts, **kernel.constants, "items": kernel.items,
-            "items_each": kernel.items_each,
-        }  # fmt: skip
-        self._launch = engine.programs.launch(
-            kernel.specialization, "spectra", constants, operands,
-            [f"{name}_offset" for name in operands],
-            *launch_sizes(kernel.items, kernel.items_each, engine.target),
-        )  # fmt: skip
+    Operands: both factors, the bias if there is one, the result.
+    """
+    has_bias = kernel.problem.bias is not None
+    operands, constants = bound_operands(("a", "b", "bias", "o"), has_bias)
+    constants |= {
+        **kernel.counts, **kernel.constants, "items": kernel.items, "items_each": kernel.items_each,
+    }  # fmt: skip
+    return OneLaunch(
+        engine, kernel.specialization, "spectra", constants, operands,
+        *launch_sizes(kernel.items, kernel.items_each, engine.target),
+    )  # fmt: skip
 
 
 def takes(p: ConvProblem, target: Target) -> bool:
@@ -432,7 +430,7 @@ def _bind(engine: Engine, problem: ConvProblem, limit: int | None) -> Plan:
         steps += [transformed(spectra, first) for spectra in (a, b) if spectra.name != "w"]
         key = count, weights and first > 0
         if key not in products_made:
-            products_made[key] = SpectraPlan(engine, s.products(*key))
+            products_made[key] = spectra_plan(engine, s.products(*key))
         operands = spaces[a.name], spaces[b.name], *bias, spaces[result.name]
         steps.append(Step(products_made[key], operands))
         if not weights:

@@ -13,8 +13,8 @@ from portable_gpu.errors import ArgumentError
 from portable_gpu.ops.conv import answers, im2col, implicit, in_pieces, spectral, winograd
 from portable_gpu.ops.conv.chunks import workspace_limit
 from portable_gpu.ops.conv.cpu_weight import cpu_weight_kernel
-from portable_gpu.ops.conv.direct import DirectConvPlan, direct_kernel
-from portable_gpu.ops.conv.epilogue import with_arrays, with_pass
+from portable_gpu.ops.conv.direct import direct_kernel
+from portable_gpu.ops.conv.epilogue import array_names, with_arrays, with_pass
 from portable_gpu.ops.conv.estimates import (
     ConvCosts,
     direct_seconds,
@@ -25,15 +25,18 @@ from portable_gpu.ops.conv.estimates import (
     weight_seconds,
     weight_work,
 )
+from portable_gpu.ops.conv.items import bound_operands, launch_sizes
 from portable_gpu.ops.conv.kernels import ConvKernel
-from portable_gpu.ops.conv.planes import PlanesPlan, planes_kernel
+from portable_gpu.ops.conv.planes import planes_kernel
 from portable_gpu.ops.conv.problem import ConvProblem
 from portable_gpu.ops.conv.products import has_empty_products
-from portable_gpu.ops.conv.sliding import SlidingPlan, sliding_kernel
+from portable_gpu.ops.conv.sliding import sliding_kernel
 from portable_gpu.ops.conv.sliding_weight import sliding_weight_kernel
-from portable_gpu.ops.conv.weight import WeightKernel, WeightPlan, weight_kernel
+from portable_gpu.ops.conv.weight import WeightKernel, weight_kernel, weight_plan
+from portable_gpu.ops.one_launch import OneLaunch
 from portable_gpu.ops.variant import Variant, best_of, bind_best
 from portable_gpu.runtime.engine import Engine
+from portable_gpu.runtime.launch import Sizes
 from portable_gpu.runtime.plan import Plan
 from portable_gpu.targets import Target
 from portable_gpu.tuning.costs import DeviceCosts, overlapped
@@ -258,15 +261,34 @@ def _sums(p: ConvProblem, target: Target) -> _Sums:
     if rows is not None:
         groups = rows.items // rows.context["G"]
         seconds = sliding_seconds(rows.context, rows.constants, groups, target)
-        return _Sums(rows, partial(SlidingPlan, problem=p, kernel=rows), seconds)
+        sizes = (rows.items,), (rows.context["G"],)
+        return _Sums(rows, partial(_plan_of_sums, problem=p, kernel=rows, sizes=sizes), seconds)
     planes = planes_kernel(p, target)
     if planes is not None:
         seconds = _of_cpu(planes_work(planes, target), target)
-        return _Sums(planes, partial(PlanesPlan, problem=p, kernel=planes), seconds)
+        sizes = launch_sizes(planes.items, planes.constants["items_each"], target)
+        return _Sums(planes, partial(_plan_of_sums, problem=p, kernel=planes, sizes=sizes), seconds)
     kernel = direct_kernel(p, target)
     made = kernel.context, kernel.constants, target
     seconds = _of_cpu(direct_work(*made), target) if target.is_cpu else direct_seconds(*made)
-    return _Sums(kernel, partial(DirectConvPlan, problem=p), seconds)
+    sizes = launch_sizes(kernel.items, 1, target)
+    return _Sums(kernel, partial(_plan_of_sums, problem=p, kernel=kernel, sizes=sizes), seconds)
+
+
+def _plan_of_sums(
+    engine: Engine, problem: ConvProblem, kernel: ConvKernel, sizes: Sizes
+) -> OneLaunch:
+    """Return the plan of a kernel in a launch of some sizes.
+
+    Operands: x (or the gradient of y), w, the bias and the epilogue's arrays, the result.
+    """
+    names = ("s", "f", "bias", *array_names(problem), "t")
+    operands, constants = bound_operands(names, problem.bias is not None)
+    return OneLaunch(
+        engine, kernel.specialization(engine.target), kernel.name,
+        {**constants, **kernel.constants}, operands, *sizes, flop=problem.flop,
+        nbytes=problem.bytes,
+    )  # fmt: skip
 
 
 def _sums_of_weights(p: ConvProblem, target: Target) -> _Sums:
@@ -281,7 +303,7 @@ def _sums_of_weights(p: ConvProblem, target: Target) -> _Sums:
     else:
         estimate = sliding_seconds if rows else weight_seconds
         seconds = estimate(*made, kernel.blocks * kernel.parts, target)
-    bind = partial(WeightPlan, problem=p, kernel=kernel)
+    bind = partial(weight_plan, problem=p, kernel=kernel)
     return _Sums(kernel, bind, seconds, kernel.partial_bytes)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
@@ -23,7 +23,6 @@ from portable_gpu.ops.conv.strips import (
 from portable_gpu.ops.one_launch import OneLaunch
 from portable_gpu.powers_of_two import floor_power_of_two
 from portable_gpu.runtime.engine import Engine
-from portable_gpu.runtime.queue_state import QueueState
 from portable_gpu.targets import Target
 
 #: Bytes of a vector of a CPU.
@@ -171,30 +170,15 @@ def _taps_of_group(taps: Triple) -> Triple:
     return (1, 1, taps[2]) if taps[2] <= _MOST_SUMS else (1, 1, 1)
 
 
-class WeightPlan(OneLaunch):
-    """Operands: x, the gradient of y, the result."""
-
-    def __init__(self, engine: Engine, problem: ConvProblem, kernel: WeightKernel) -> None:
-        """Build the kernel."""
-        self.flop, self.bytes = problem.flop, problem.bytes
-        self.workspace_bytes = kernel.partial_bytes
-        self._kernel = kernel
-        group = kernel.context["G"]
-        constants: dict[str, int | None] = {**kernel.constants}
-        buffers = ["s", "t", "f"]
-        if kernel.parts > 1:
-            buffers += ["partial", "counters"]
-        else:
-            constants |= {"partial": None, "counters": None}
-        self._launch = engine.programs.launch(
-            kernel.specialization(engine.target), kernel.name, constants, buffers,
-            ["s_offset", "t_offset", "f_offset"], (kernel.blocks * kernel.parts * group,),
-            (group,),
-        )  # fmt: skip
-
-    def _buffers(self, state: QueueState, operands: Sequence[Any]) -> Sequence[Any]:
-        kernel = self._kernel
-        if kernel.parts == 1:
-            return operands
-        counters, partial = state.counters_and_partials(kernel.blocks, kernel.partial_bytes)
-        return *operands, partial, counters
+def weight_plan(engine: Engine, problem: ConvProblem, kernel: WeightKernel) -> OneLaunch:
+    """Return the plan of a kernel; operands: x, the gradient of y, the result."""
+    group, shared = kernel.context["G"], kernel.parts > 1
+    constants: dict[str, int | None] = {**kernel.constants}
+    if not shared:
+        constants |= {"partial": None, "counters": None}
+    return OneLaunch(
+        engine, kernel.specialization(engine.target), kernel.name, constants, ["s", "t", "f"],
+        (kernel.blocks * kernel.parts * group,), (group,),
+        counters=kernel.blocks if shared else 0, partials=kernel.partial_bytes, flop=problem.flop,
+        nbytes=problem.bytes,
+    )  # fmt: skip

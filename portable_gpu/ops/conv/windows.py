@@ -208,45 +208,43 @@ class Windows:
         return launch_sizes(count, self._items_of_one(), target)
 
 
-class WindowsPlan(OneLaunch):
-    """Operands: the image and the matrix; or the matrix, the bias if there is one, the image."""
+def windows_plan(engine: Engine, windows: Windows) -> OneLaunch:
+    """Return the plan of a launch over windows.
 
-    def __init__(self, engine: Engine, windows: Windows) -> None:
-        """Build the kernel."""
-        w = windows
-        axes, c = w.axes, w.columns
-        if w.sums:  # the places of windows are those of the source
-            step = c.place
-            inner: list[SpaceAxis] = []
-            for axis in reversed(axes):
-                inner.insert(0, replace(axis, s=step))
-                step *= axis.source
-            axes = tuple(inner)
-        columns, blocks, count = w.partition(engine.target)
-        constants: dict[str, int | None] = {
-            "items": count, "batch": w.batch, "channels": w.channels, "columns": columns,
-            "blocks": blocks, "c_batch": c.batch, "c_channel": c.channel, "c_tap": c.tap,
+    Operands: the image and the matrix; or the matrix, the bias if there is one, the image.
+    """
+    w = windows
+    axes, c = w.axes, w.columns
+    if w.sums:  # the places of windows are those of the source
+        step = c.place
+        inner: list[SpaceAxis] = []
+        for axis in reversed(axes):
+            inner.insert(0, replace(axis, s=step))
+            step *= axis.source
+        axes = tuple(inner)
+    columns, blocks, count = w.partition(engine.target)
+    constants: dict[str, int | None] = {
+        "items": count, "batch": w.batch, "channels": w.channels, "columns": columns,
+        "blocks": blocks, "c_batch": c.batch, "c_channel": c.channel, "c_tap": c.tap,
+    }  # fmt: skip
+    for number, axis in enumerate(axes):
+        constants |= axis.constants(number)
+    if w.sums:
+        operands, unbiased = bound_operands(("c", "bias", "t"), w.bias is not None)
+        constants |= unbiased | {
+            "t_batch": w.image.outer, "t_channel": w.image.channel,
+            "bias_step": w.bias or 0, "adds_bias": int(w.bias is not None),
         }  # fmt: skip
-        for number, axis in enumerate(axes):
-            constants |= axis.constants(number)
-        if w.sums:
-            buffers, unbiased = bound_operands(("c", "bias", "t"), w.bias is not None)
-            constants |= unbiased | {
-                "t_batch": w.image.outer, "t_channel": w.image.channel,
-                "bias_step": w.bias or 0, "adds_bias": int(w.bias is not None),
-            }  # fmt: skip
-        else:
-            buffers = ["s", "c"]
-            constants |= {
-                "s_batch": w.image.outer, "s_channel": w.image.channel, "c_place": c.place,
-            }  # fmt: skip
-        if w.panels:
-            share_steps, width = w.panels.share_steps, w.panels.width
-            share_size = -(-w.places // width) * share_steps * width
-            constants |= {"share_steps": share_steps, "share_size": share_size}
-        self.bytes = w.bytes
-        self._launch = engine.programs.launch(
-            w.specialization(engine.target), "image" if w.sums else "columns", constants,
-            buffers, [f"{name}_offset" for name in buffers],
-            *w.groups(count, engine.target),
-        )  # fmt: skip
+    else:
+        operands = ["s", "c"]
+        constants |= {
+            "s_batch": w.image.outer, "s_channel": w.image.channel, "c_place": c.place,
+        }  # fmt: skip
+    if w.panels:
+        share_steps, width = w.panels.share_steps, w.panels.width
+        share_size = -(-w.places // width) * share_steps * width
+        constants |= {"share_steps": share_steps, "share_size": share_size}
+    return OneLaunch(
+        engine, w.specialization(engine.target), "image" if w.sums else "columns", constants,
+        operands, *w.groups(count, engine.target), nbytes=w.bytes,
+    )  # fmt: skip

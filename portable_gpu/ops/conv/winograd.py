@@ -350,23 +350,22 @@ class WinogradKernel:
         )  # fmt: skip
 
 
-class WinogradTransformPlan(OneLaunch):
-    """A transform.  Operands: those of the kernel, the bias only if there is one."""
+def transform_plan(engine: Engine, kernel: WinogradKernel) -> OneLaunch:
+    """Return the plan of a transform.
 
-    def __init__(self, engine: Engine, kernel: WinogradKernel) -> None:
-        """Build the kernel."""
-        # Only a kernel with the operand "bias" may lack it; for others, True changes nothing.
-        has_bias = "bias" not in kernel.operands or bool(kernel.constants["adds_bias"])
-        operands, constants = bound_operands(kernel.operands, has_bias)
-        constants |= {**kernel.constants, "items": kernel.items, "items_each": kernel.items_each}
-        if kernel.context.get("finish"):
-            p = kernel.problem
-            constants |= image_constants(p, [extra.strides.space for extra in p.extras])
-        self._launch = engine.programs.launch(
-            kernel.specialization, kernel.name, constants, operands,
-            [f"{name}_offset" for name in operands],
-            *launch_sizes(kernel.items, kernel.items_each, engine.target),
-        )  # fmt: skip
+    Operands: those of the kernel, the bias only if there is one.
+    """
+    # Only a kernel with the operand "bias" may lack it; for others, True changes nothing.
+    has_bias = "bias" not in kernel.operands or bool(kernel.constants["adds_bias"])
+    operands, constants = bound_operands(kernel.operands, has_bias)
+    constants |= {**kernel.constants, "items": kernel.items, "items_each": kernel.items_each}
+    if kernel.context.get("finish"):
+        p = kernel.problem
+        constants |= image_constants(p, [extra.strides.space for extra in p.extras])
+    return OneLaunch(
+        engine, kernel.specialization, kernel.name, constants, operands,
+        *launch_sizes(kernel.items, kernel.items_each, engine.target),
+    )  # fmt: skip
 
 
 def takes(p: ConvProblem, target: Target) -> bool:
@@ -453,8 +452,8 @@ def _gradient_of_weights(
         if count not in made:
             product = replace(w.product(count), aligned=not engine.maps_host_memory)
             made[count] = (
-                WinogradTransformPlan(engine, w.tiles(count)),
-                WinogradTransformPlan(engine, w.tiles_of_gradient(count)),
+                transform_plan(engine, w.tiles(count)),
+                transform_plan(engine, w.tiles_of_gradient(count)),
                 make_product(engine, product),
             )  # fmt: skip
         tiles, of_gradient, multiplied = made[count]
@@ -463,7 +462,7 @@ def _gradient_of_weights(
             Step(of_gradient, (Part(1, first * p.y.outer), m)),
             Step(multiplied, (m, v, u), scalars=(1.0, 1.0 if first else 0.0)),
         ]
-    return [*steps, Step(WinogradTransformPlan(engine, w.filters()), (u, p.last))]
+    return [*steps, Step(transform_plan(engine, w.filters()), (u, p.last))]
 
 
 def _results(
@@ -472,7 +471,7 @@ def _results(
     """Return the steps: the filters; tiles, products and results of each chunk of images."""
     p = w.problem
     made: dict[int, tuple[Plan, Plan, Plan]] = {}
-    steps = [Step(WinogradTransformPlan(engine, w.filters()), (Part(1, w.first_weight), u))]
+    steps = [Step(transform_plan(engine, w.filters()), (Part(1, w.first_weight), u))]
     # The operands after the two images: the bias, if there is one, the extras, the result.
     last = p.last
     bias, extras = p.following[: last - 2 - len(p.extras)], p.following[last - 2 - len(p.extras) :]
@@ -480,8 +479,8 @@ def _results(
         if count not in made:
             product = replace(w.product(count), aligned=not engine.maps_host_memory)
             made[count] = (
-                WinogradTransformPlan(engine, w.tiles(count)), make_product(engine, product),
-                WinogradTransformPlan(engine, w.results(count)),
+                transform_plan(engine, w.tiles(count)), make_product(engine, product),
+                transform_plan(engine, w.results(count)),
             )  # fmt: skip
         tiles, multiplied, results = made[count]
         source = Part(0, first * w.source.strides.outer)

@@ -9,14 +9,14 @@ from typing import Annotated, Any
 from portable_gpu.dtypes import Element
 from portable_gpu.powers_of_two import is_power_of_two
 from portable_gpu.targets import Target
-from portable_gpu.tuning.policy import Policy, Range
+from portable_gpu.tuning.policy import Range, TunedPolicy
 
 #: The largest vector, in bytes, that a compiler without inlining passes correctly to built-ins.
 _PASSED = 32
 
 
 @dataclass(frozen=True)
-class ElementwisePolicy(Policy):
+class ElementwisePolicy(TunedPolicy):
     """The tuning policy of the elementwise kernels.
 
     Attributes:
@@ -56,7 +56,7 @@ class ElementwisePolicy(Policy):
         return {"group_size": sizes, "vector_bytes": (4, 8, 16), "unroll": (1, 2, 4, 8)}
 
     def edges(self, itemsize: int) -> tuple[int, int, int]:
-        """See :meth:`Policy.edges`; the edges are those of a tile of one row."""
+        """See :meth:`TunedPolicy.edges`; the edges are those of a tile of one row."""
         vector = max(1, self.vector_bytes // itemsize)
         return self.unroll, self.group_size * vector * self.unroll, 1
 

@@ -139,22 +139,10 @@ def _vector(p: ElementwiseProblem, extent: int, steps: list[int]) -> int:
     return vector
 
 
-class TransposedPlan(OneLaunch):
-    """A copy tile by tile, bound to shapes and strides; the operands are source and result."""
-
-    def __init__(self, engine: Engine, problem: ElementwiseProblem, copy: TransposedCopy) -> None:
-        """Build the kernel.
-
-        Raises:
-            BuildError: The driver refused it.
-        """
-        self.bytes = problem.nbytes
-        self._launch = engine.programs.launch(
-            copy.specialization(engine.target),
-            "elementwise",
-            copy.constants,
-            ["a0_data", "out_data"],
-            ["a0_offset", "out_offset"],
-            (copy.groups * _GROUP,),
-            (_GROUP,),
-        )
+def transposed_plan(engine: Engine, problem: ElementwiseProblem, copy: TransposedCopy) -> OneLaunch:
+    """Return the plan of a copy tile by tile; the operands are source and result."""
+    return OneLaunch(
+        engine, copy.specialization(engine.target), "elementwise", copy.constants,
+        ["a0_data", "out_data"], (copy.groups * _GROUP,), (_GROUP,),
+        offsets=["a0_offset", "out_offset"], nbytes=problem.nbytes,
+    )  # fmt: skip

@@ -8,9 +8,9 @@ from math import prod
 
 from portable_gpu.errors import BuildError
 from portable_gpu.ops.elementwise.kernels import ElementwiseKernel, kernel_of, render
-from portable_gpu.ops.elementwise.plan import ElementwisePlan
+from portable_gpu.ops.elementwise.plan import elementwise_plan
 from portable_gpu.ops.elementwise.problem import ElementwiseProblem
-from portable_gpu.ops.elementwise.transposed import TransposedPlan, transposed_copy
+from portable_gpu.ops.elementwise.transposed import transposed_copy, transposed_plan
 from portable_gpu.ops.variant import Variant, bind_best, by_rule
 from portable_gpu.runtime.build_message import of_expression
 from portable_gpu.runtime.engine import Engine
@@ -50,7 +50,7 @@ def variants(problem: ElementwiseProblem, target: Target, table: TuningTable) ->
             launches=1,
             why=_why(target, kernel),
             texts=lambda: [render(problem, target, kernel)],
-            bind=partial(ElementwisePlan, problem=problem, kernel=kernel),
+            bind=partial(elementwise_plan, problem=problem, kernel=kernel),
             row=kernel.row,
             details={
                 "groups": kernel.groups,
@@ -72,7 +72,7 @@ def variants(problem: ElementwiseProblem, target: Target, table: TuningTable) ->
         kind="transposed",
         why="the arrays are contiguous along different axes: tiles go through local memory",
         texts=lambda: [copy.specialization(target)],
-        bind=partial(TransposedPlan, problem=problem, copy=copy),
+        bind=partial(transposed_plan, problem=problem, copy=copy),
         row=None,
         details={"groups": copy.groups, "vectors": copy.vector_sizes},
     )

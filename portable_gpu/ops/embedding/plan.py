@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, TypeAlias
@@ -101,7 +101,7 @@ def variants(problem: EmbeddingProblem, target: Target) -> list[Variant]:
     costs, units = DeviceCosts.of("device", target), target.compute_units
     name = "lists" if problem.backward else "gather"
     why = "each vector of a row is copied by one work-item"
-    make: type[GatherPlan] | type[SumPlan] | type[LimitPlan] = GatherPlan
+    make: Callable[..., Plan] = gather_plan
     if problem.backward:
         make = SumPlan
         why = "the positions of each row are listed, and one work-item adds up a vector of a row"
@@ -112,7 +112,7 @@ def variants(problem: EmbeddingProblem, target: Target) -> list[Variant]:
         Variant(
             name=name,
             estimate=problem.nbytes / (costs.bandwidth * units),
-            launches=1 if make is GatherPlan else 2 + _joins(problem, target),
+            launches=1 if make is gather_plan else 2 + _joins(problem, target),
             why=why,
             texts=lambda: texts(problem, target),
             bind=partial(make, problem=problem),
@@ -243,29 +243,19 @@ def _grid(items: int, group: int, extra: int = 0) -> tuple[tuple[int], tuple[int
     return ((-(-items // group) + extra) * group,), (group,)
 
 
-class GatherPlan(OneLaunch):
-    """A gather bound to shapes and strides; the operands are indices, weight, out and report."""
-
-    def __init__(self, engine: Engine, problem: EmbeddingProblem) -> None:
-        """Build the kernel.
-
-        Raises:
-            BuildError: The driver refused the kernel.
-        """
-        p, target = problem, engine.target
-        self.bytes = p.nbytes
-        constants, items = _pieces(p, target, p.count)
-        items = -(-items // max(1, _copied(p, target)))
-        row, column = p.strides
-        constants |= {
-            "count": p.count, "rows": p.rows, "weight_row": row, "weight_column": column,
-        }  # fmt: skip
-        names = ("indices_data", "weight_data", "out_data", "report_data")
-        offsets = [f"{name}_offset" for name in names]
-        sizes = _grid(items, group_size(target), 1)
-        self._launch = engine.programs.launch(
-            _gather(p, target), "gather", constants, names, offsets, *sizes
-        )
+def gather_plan(engine: Engine, problem: EmbeddingProblem) -> OneLaunch:
+    """Return the plan of a gather; the operands are indices, weight, out and report."""
+    p, target = problem, engine.target
+    constants, items = _pieces(p, target, p.count)
+    items = -(-items // max(1, _copied(p, target)))
+    row, column = p.strides
+    constants |= {"count": p.count, "rows": p.rows, "weight_row": row, "weight_column": column}
+    return OneLaunch(
+        engine, _gather(p, target), "gather", constants,
+        ["indices_data", "weight_data", "out_data", "report_data"],
+        *_grid(items, group_size(target), 1),
+        nbytes=p.nbytes,
+    )  # fmt: skip
 
 
 def _positions(p: EmbeddingProblem, part: EmbeddingPartition) -> int:

@@ -10,7 +10,7 @@ import numpy as np
 import pyopencl as cl
 
 from portable_gpu.arguments import flag, one_of
-from portable_gpu.dtypes import check_precision, element
+from portable_gpu.dtypes import element, requested_precision
 from portable_gpu.errors import ArgumentError
 from portable_gpu.ops.factor.arguments import (
     CHECKS,
@@ -20,7 +20,7 @@ from portable_gpu.ops.factor.arguments import (
     square,
     transposition,
 )
-from portable_gpu.ops.factor.packed import ZerosPlan
+from portable_gpu.ops.factor.packed import zeros_plan
 from portable_gpu.ops.factor.problem import CholeskyProblem, SolveProblem
 from portable_gpu.ops.factor.reports import not_positive_definite, report_spec, singular
 from portable_gpu.ops.factor.stack import Matrix, stacked
@@ -103,8 +103,7 @@ def _normalise_cholesky(arguments: CallArguments) -> Invocation:
     lower, check, precision = arguments.options
     overwrite = not arguments.inputs
     a = square(as_array(out if overwrite else arguments.inputs[0], "a", overwrite), "a")
-    if precision is not None:
-        check_precision(precision)
+    requested_precision(precision)
 
     def plan(engine: Engine, views: Sequence[View]) -> Plan:
         products = precision_of(precision, engine)
@@ -250,8 +249,7 @@ def _normalise_solve(arguments: CallArguments) -> Invocation:
     b = as_array(out if overwrite else arguments.inputs[1], "b", overwrite)
     shape = solution_shape(a.shape, b.shape, side)
     dtype = common_dtype(a.dtype, b.dtype)
-    if precision is not None:
-        check_precision(precision)
+    requested_precision(precision)
     is_vector = b.ndim == 1
 
     def plan(engine: Engine, views: Sequence[View]) -> Plan:
@@ -325,8 +323,7 @@ def inv_triangular(
 def _normalise_inverse(arguments: CallArguments) -> Invocation:
     lower, unit, check, precision = arguments.options
     a = square(as_array(arguments.inputs[0], "a"), "a")
-    if precision is not None:
-        check_precision(precision)
+    requested_precision(precision)
 
     def plan(engine: Engine, views: Sequence[View]) -> Plan:
         products = precision_of(precision, engine)
@@ -444,7 +441,7 @@ def _inverse_plan(
     inverse = make_inverse(engine, problem)
     if unit:
         return inverse
-    zeros = ZerosPlan(engine, problem.n, problem.batch, problem.l, "dense")
+    zeros = zeros_plan(engine, problem.n, problem.batch, problem.l, "dense")
     return Steps([Step(zeros, (0, 2)), Step(inverse, (0, 1))])
 
 

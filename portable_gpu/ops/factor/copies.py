@@ -44,31 +44,24 @@ class CopyProblem:
         return step(self.target.col, self.n) <= step(self.target.row, self.m)
 
 
-class CopyPlan(OneLaunch):
-    """A copy; operands: source and target."""
-
-    def __init__(self, engine: Engine, problem: CopyProblem) -> None:
-        """Build the kernel."""
-        p = problem
-        self.bytes = 2 * prod(p.batch) * p.m * p.n * p.source.elem.itemsize
-        length, count = (p.n, p.m) if p.by_rows else (p.m, p.n)
-        by_tiles = _by_cpu_tiles(p, engine.target)
-        line, lines = _CPU_TILE if by_tiles else (_COPY_LINE, _COPY_LINES)
-        pieces, bands = -(-length // line), -(-count // lines)
-        size = 1 if by_tiles else _COPY_LINE
-        self._launch = engine.programs.launch(
-            copy_text(p, engine.target),
-            "copy",
-            {
-                "length": length, "count": count, "pieces": pieces, "bands": bands,
-                **({"triangle": p.triangle} if by_tiles else {}),
-                **strides({"from": p.source, "to": p.target}), **extents(p.batch),
-            },
-            ["from", "to"],
-            ["from_offset", "to_offset"],
-            (pieces * bands * prod(p.batch) * size,),
-            (size,),
-        )  # fmt: skip
+def copy_plan(engine: Engine, problem: CopyProblem) -> OneLaunch:
+    """Return the plan of a copy; operands: source and target."""
+    p = problem
+    length, count = (p.n, p.m) if p.by_rows else (p.m, p.n)
+    by_tiles = _by_cpu_tiles(p, engine.target)
+    line, lines = _CPU_TILE if by_tiles else (_COPY_LINE, _COPY_LINES)
+    pieces, bands = -(-length // line), -(-count // lines)
+    size = 1 if by_tiles else _COPY_LINE
+    constants = {
+        "length": length, "count": count, "pieces": pieces, "bands": bands,
+        **({"triangle": p.triangle} if by_tiles else {}),
+        **strides({"from": p.source, "to": p.target}), **extents(p.batch),
+    }  # fmt: skip
+    return OneLaunch(
+        engine, copy_text(p, engine.target), "copy", constants, ["from", "to"],
+        (pieces * bands * prod(p.batch) * size,), (size,),
+        nbytes=2 * prod(p.batch) * p.m * p.n * p.source.elem.itemsize,
+    )  # fmt: skip
 
 
 def _by_cpu_tiles(problem: CopyProblem, target: Target) -> bool:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated
 
 from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.dtypes import Element
 from portable_gpu.ops.caches import L1_BYTES, L2_BYTES
 from portable_gpu.ops.factor.kernels import cpu_cholesky_parameters, cpu_solve_parameters
 from portable_gpu.ops.factor.problem import CholeskyProblem, SolveProblem
-from portable_gpu.ops.gemm.operands import extents, offsets, strides
+from portable_gpu.ops.gemm.operands import extents, strides
 from portable_gpu.ops.gemm.packed.policy import registers
 from portable_gpu.ops.gemm.problem import Operand
 from portable_gpu.ops.one_launch import OneLaunch
@@ -53,11 +53,6 @@ class CpuPolicy(Policy):
             block //= 2
         return cls(vector, rows, 2, block)
 
-    @classmethod
-    def search_space(cls, target: Target, elem: Element) -> Mapping[str, tuple[Any, ...]]:
-        """See :meth:`Policy.search_space`."""
-        return {"rows": (3, 4, 6, 8, 12), "vectors": (1, 2, 3), "block": (64, 128, 256)}
-
     def strip(self, elem: Element) -> int:
         """Elements of a row of a register block."""
         return self.vectors * self.vector // elem.components
@@ -71,122 +66,87 @@ class CpuPolicy(Policy):
             f"{sums} sums fit {registers(target)} vector registers": sums < 2 * registers(target),
         }
 
-    def edges(self, itemsize: int) -> tuple[int, int, int]:
-        """See :meth:`Policy.edges`."""
-        return self.rows, self.vectors * self.vector, self.rows
 
-
-class CpuCholeskyPlan(OneLaunch):
-    """A factorisation of small matrices, several by each work-item.
+def cpu_cholesky_plan(engine: Engine, problem: CholeskyProblem, policy: CpuPolicy) -> OneLaunch:
+    """Return the plan of factorisations of small matrices, several by each work-item.
 
     The operands are A (unless L overwrites it), L, and the report.  The scalar is the index of the
     first column.
     """
-
-    _scalars = (0,)
-
-    def __init__(self, engine: Engine, problem: CholeskyProblem, policy: CpuPolicy) -> None:
-        """Build the kernel."""
-        p = problem
-        self.flop, self.bytes = p.flop, p.bytes
-        line, size = cholesky_scratch(p.n, policy, p.elem)
-        run = -(-p.count // (_ITEMS * engine.target.compute_units))
-        items = -(-p.count // run)
-        self.workspace_bytes = items * size * p.elem.itemsize
-        operands = {"l": p.l} if p.in_place else {"a": p.a, "l": p.l}
-        self._launch = engine.programs.launch(
-            cholesky_text(p, policy, engine.target),
-            "cholesky",
-            {
-                "n": p.n, "size": size, "ld": line, "run": run, "count": p.count,
-                **strides(operands), **extents(p.batch),
-            },
-            ["scratch", *operands, "report"],
-            ["first", *offsets([*operands, "report"])],
-            (items,),
-            (1,),
-        )  # fmt: skip
+    line, size = cholesky_scratch(problem.n, policy, problem.elem)
+    text = cholesky_text(problem, policy, engine.target)
+    return _cholesky_plan(engine, problem, text, problem.count, size, ld=line)
 
 
-class CpuLanesPlan(OneLaunch):
-    """A factorisation of many small matrices, one in each lane of the vectors.
+def cpu_lanes_plan(engine: Engine, problem: CholeskyProblem, policy: CpuPolicy) -> OneLaunch:
+    """Return the plan of factorisations of many small matrices, one in each lane of the vectors.
 
-    Operands and scalar: see :class:`CpuCholeskyPlan`.
+    Operands and scalar: see :func:`cpu_cholesky_plan`.
     """
-
-    _scalars = (0,)
-
-    def __init__(self, engine: Engine, problem: CholeskyProblem, policy: CpuPolicy) -> None:
-        """Build the kernel."""
-        p = problem
-        self.flop, self.bytes = p.flop, p.bytes
-        lanes = policy.vector // p.elem.components
-        blocks = -(-p.count // lanes)
-        run = -(-blocks // (_ITEMS * engine.target.compute_units))
-        items = -(-blocks // run)
-        size = p.n * p.n * lanes
-        self.workspace_bytes = items * size * p.elem.itemsize
-        operands = {"l": p.l} if p.in_place else {"a": p.a, "l": p.l}
-        self._launch = engine.programs.launch(
-            lanes_text(p, policy, engine.target),
-            "cholesky",
-            {
-                "n": p.n, "size": size, "run": run, "count": p.count,
-                **strides(operands), **extents(p.batch),
-            },
-            ["scratch", *operands, "report"],
-            ["first", *offsets([*operands, "report"])],
-            (items,),
-            (1,),
-        )  # fmt: skip
+    lanes = policy.vector // problem.elem.components
+    text, blocks = lanes_text(problem, policy, engine.target), -(-problem.count // lanes)
+    return _cholesky_plan(engine, problem, text, blocks, problem.n * problem.n * lanes)
 
 
-class CpuSolvePlan(OneLaunch):
-    """A solve with small triangles.
+def _cholesky_plan(
+    engine: Engine,
+    problem: CholeskyProblem,
+    text: Specialization,
+    blocks: int,
+    size: int,
+    **constants: int,
+) -> OneLaunch:
+    """Return the plan of work-items that factorise blocks one after another.
+
+    Args:
+        engine, problem, text: The engine, the problem, and the text of its kernel.
+        blocks, size: The number of blocks, and the elements of scratch of each.
+        constants: Arguments of this kernel alone.
+    """
+    p = problem
+    run = -(-blocks // (_ITEMS * engine.target.compute_units))
+    items = -(-blocks // run)
+    operands = {"l": p.l} if p.in_place else {"a": p.a, "l": p.l}
+    constants |= {"n": p.n, "size": size, "run": run, "count": p.count}
+    return OneLaunch(
+        engine, text, "cholesky", {**constants, **strides(operands), **extents(p.batch)},
+        [*operands, "report"], (items,), (1,), scalars={"first": 0},
+        workspaces={"scratch": items * size * p.elem.itemsize}, flop=p.flop, nbytes=p.bytes,
+    )  # fmt: skip
+
+
+def cpu_solve_plan(
+    engine: Engine, problem: SolveProblem, policy: CpuPolicy, source: Operand | None
+) -> OneLaunch:
+    """Return the plan of a solve with small triangles.
 
     A work-item solves with several triangles, or for some of the columns of one.  The operands are
     L, B (unless X overwrites it), and X.
+
+    Args:
+        engine: The engine.
+        problem: The problem; its triangles have at most ``policy.block`` columns.
+        policy: The policy.
+        source: B, if it is another array than X.
     """
-
-    def __init__(
-        self,
-        engine: Engine,
-        problem: SolveProblem,
-        policy: CpuPolicy,
-        source: Operand | None,
-    ) -> None:
-        """Build the kernel.
-
-        Args:
-            engine: The engine.
-            problem: The problem; its triangles have at most ``policy.block`` columns.
-            policy: The policy.
-            source: B, if it is another array than X.
-        """
-        p = problem
-        self.flop, self.bytes = p.flop, p.bytes
-        strip = policy.strip(p.elem)
-        line, size = solve_scratch(p.n, policy, p.elem)
-        run = -(-p.count // (_ITEMS * engine.target.compute_units))
-        groups = shares(p.m, p.count, strip, engine.target)
-        columns = -(-p.m // (groups * strip)) * strip
-        groups = -(-p.m // columns)
-        items = -(-p.count // run) * groups
-        self.workspace_bytes = items * size * p.elem.itemsize
-        operands = {"l": p.l, "b": p.b} if source is None else {"l": p.l, "from": source, "b": p.b}
-        self._launch = engine.programs.launch(
-            solve_text(p, policy, engine.target, source),
-            "solve",
-            {
-                "n": p.n, "m": p.m, "size": size, "ld": line, "run": run, "count": p.count,
-                "groups": groups, "columns": columns,
-                **strides(operands), **extents(p.batch),
-            },
-            ["scratch", *operands],
-            offsets(operands),
-            (items,),
-            (1,),
-        )  # fmt: skip
+    p = problem
+    strip = policy.strip(p.elem)
+    line, size = solve_scratch(p.n, policy, p.elem)
+    run = -(-p.count // (_ITEMS * engine.target.compute_units))
+    groups = shares(p.m, p.count, strip, engine.target)
+    columns = -(-p.m // (groups * strip)) * strip
+    groups = -(-p.m // columns)
+    items = -(-p.count // run) * groups
+    operands = {"l": p.l, "b": p.b} if source is None else {"l": p.l, "from": source, "b": p.b}
+    return OneLaunch(
+        engine, solve_text(p, policy, engine.target, source), "solve",
+        {
+            "n": p.n, "m": p.m, "size": size, "ld": line, "run": run, "count": p.count,
+            "groups": groups, "columns": columns, **strides(operands), **extents(p.batch),
+        },
+        list(operands), (items,), (1,), workspaces={"scratch": items * size * p.elem.itemsize},
+        flop=p.flop, nbytes=p.bytes,
+    )  # fmt: skip
 
 
 def cholesky_text(

@@ -28,7 +28,7 @@ from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.dtypes import Element
 from portable_gpu.errors import ArgumentError
 from portable_gpu.ops.factor.kernels import pack_parameters, zeros_parameters
-from portable_gpu.ops.gemm.operands import extents, offsets, strides
+from portable_gpu.ops.gemm.operands import extents, strides
 from portable_gpu.ops.gemm.problem import Operand
 from portable_gpu.ops.one_launch import OneLaunch
 from portable_gpu.powers_of_two import ceil_power_of_two
@@ -137,36 +137,29 @@ class PackProblem:
         return 2 * self.count * area * self.packed.elem.itemsize
 
 
-class PackPlan(OneLaunch):
-    """The plan of a copy; operands: packed triangles and dense matrices, the target last.
+def pack_plan(engine: Engine, problem: PackProblem) -> OneLaunch:
+    """Return the plan of a copy; operands: packed triangles and dense matrices, the target last.
 
     The scalar of ``add`` is beta.
     """
-
-    def __init__(self, engine: Engine, problem: PackProblem) -> None:
-        """Build the kernel."""
-        p = problem
-        self.bytes, self._scalars = p.bytes, (1.0,) if p.what == "add" else ()
-        (row, end), (col, right) = p.rows, p.cols
-        operands = {"packed": p.packed, "dense": p.dense}
-        if p.what != "unpack":
-            operands = dict(reversed(operands.items()))
-        pieces, bands = -(-(right - col) // _LINE), -(-(end - row) // _LINES)
-        size = _LINE
-        if engine.target.is_cpu:
-            pieces, size = 1, 1
-        self._launch = engine.programs.launch(
-            pack_text(p, engine.target),
-            "pack",
-            {
-                "n": p.n, "row0": row, "col0": col, "rows": end - row, "cols": right - col,
-                "pieces": pieces, "bands": bands, **strides(operands), **extents(p.batch),
-            },
-            [*operands],
-            [*(["beta"] if self._scalars else []), *offsets(operands)],
-            (pieces * bands * p.count * size,),
-            (size,),
-        )  # fmt: skip
+    p = problem
+    (row, end), (col, right) = p.rows, p.cols
+    operands = {"packed": p.packed, "dense": p.dense}
+    if p.what != "unpack":
+        operands = dict(reversed(operands.items()))
+    pieces, bands, size = -(-(right - col) // _LINE), -(-(end - row) // _LINES), _LINE
+    if engine.target.is_cpu:
+        pieces, size = 1, 1
+    constants = {
+        "n": p.n, "row0": row, "col0": col, "rows": end - row, "cols": right - col,
+        "pieces": pieces, "bands": bands, **strides(operands), **extents(p.batch),
+    }  # fmt: skip
+    return OneLaunch(
+        engine, pack_text(p, engine.target), "pack", constants, list(operands),
+        (pieces * bands * p.count * size,), (size,),
+        scalars={"beta": 1.0} if p.what == "add" else None,
+        nbytes=p.bytes,
+    )  # fmt: skip
 
 
 class WithoutBeta(Plan):
@@ -188,30 +181,25 @@ class WithoutBeta(Plan):
         return self._plan.enqueue(state, buffers, offsets, (scalars[0], 0.0), wait_for)
 
 
-class ZerosPlan(OneLaunch):
-    """A check of diagonals for zeros; operands: the triangles and the report."""
+def zeros_plan(
+    engine: Engine, n: int, batch: tuple[int, ...], triangle: Operand, layout: str = "packed"
+) -> OneLaunch:
+    """Return the plan of a check of diagonals for zeros; operands: the triangles and the report.
 
-    def __init__(
-        self,
-        engine: Engine,
-        n: int,
-        batch: tuple[int, ...],
-        triangle: Operand,
-        layout: str = "packed",
-    ) -> None:
-        """Build the kernel; ``layout``: ``packed`` or ``dense``."""
-        size, count = 1 if engine.target.is_cpu else ZEROS_GROUP, prod(batch)
-        items = lanes(n, engine.target) if layout == "dense" else size
-        self.bytes = count * n * triangle.elem.itemsize
-        self._launch = engine.programs.launch(
-            zeros_text(batch, triangle, engine.target, layout, items),
-            "zeros",
-            {"n": n, "count": count, **strides({"triangle": triangle}), **extents(batch)},
-            ["triangle", "report"],
-            ["triangle_offset", "report_offset"],
-            (-(-count * items // size) * size,),
-            (size,),
-        )
+    Args:
+        engine: The engine.
+        n, batch: The order of the triangles, and the extents of their batch.
+        triangle: The triangles.
+        layout: ``packed`` or ``dense``.
+    """
+    size, count = 1 if engine.target.is_cpu else ZEROS_GROUP, prod(batch)
+    items = lanes(n, engine.target) if layout == "dense" else size
+    return OneLaunch(
+        engine, zeros_text(batch, triangle, engine.target, layout, items), "zeros",
+        {"n": n, "count": count, **strides({"triangle": triangle}), **extents(batch)},
+        ["triangle", "report"], (-(-count * items // size) * size,), (size,),
+        nbytes=count * n * triangle.elem.itemsize,
+    )  # fmt: skip
 
 
 def pack_text(problem: PackProblem, target: Target) -> Specialization:

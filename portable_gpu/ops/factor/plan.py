@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.dtypes import Element
@@ -23,137 +21,87 @@ from portable_gpu.ops.factor.policy import (
     tile_registers,
 )
 from portable_gpu.ops.factor.problem import CholeskyProblem, SolveProblem
-from portable_gpu.ops.gemm.operands import extents, offsets, strides
+from portable_gpu.ops.gemm.operands import extents, strides
 from portable_gpu.ops.gemm.problem import Operand, step
 from portable_gpu.ops.one_launch import OneLaunch
 from portable_gpu.runtime.engine import Engine
-from portable_gpu.runtime.queue_state import QueueState
 from portable_gpu.targets import Target
 
 
-class CholeskyPlan(OneLaunch):
-    """A factorisation by one work-group for each matrix.
+def cholesky_plan(engine: Engine, problem: CholeskyProblem, policy: CholeskyPolicy) -> OneLaunch:
+    """Return the plan of factorisations by one work-group for each matrix.
 
     Operands: A unless L replaces it, L, and the report.  The scalar is the index of the first
-    column.
+    column.  Matrices have at most ``policy.size`` columns.
     """
-
-    _scalars = (0,)
-
-    def __init__(self, engine: Engine, problem: CholeskyProblem, policy: CholeskyPolicy) -> None:
-        """Build the kernel; matrices have at most ``policy.size`` columns."""
-        p = problem
-        self.flop, self.bytes = p.flop, p.bytes
-        operands = {"l": p.l} if p.in_place else {"a": p.a, "l": p.l}
-        constants = {"n": p.n, "count": p.count, **strides(operands), **extents(p.batch)}
-        groups, size = -(-p.count // policy.together), policy.group_size
-        self._launch = engine.programs.launch(
-            cholesky_text(p, policy, engine.target),
-            "cholesky",
-            constants,
-            [*operands, "report"],
-            ["first", *offsets([*operands, "report"])],
-            (groups * size,),
-            (size,),
-        )
+    p = problem
+    operands = {"l": p.l} if p.in_place else {"a": p.a, "l": p.l}
+    groups, size = -(-p.count // policy.together), policy.group_size
+    return OneLaunch(
+        engine, cholesky_text(p, policy, engine.target), "cholesky",
+        {"n": p.n, "count": p.count, **strides(operands), **extents(p.batch)},
+        [*operands, "report"], (groups * size,), (size,), scalars={"first": 0}, flop=p.flop,
+        nbytes=p.bytes,
+    )  # fmt: skip
 
 
-class SolvePlan(OneLaunch):
-    """A solve with small triangles.
+def solve_plan(
+    engine: Engine, problem: SolveProblem, policy: SolvePolicy, source: Operand | None = None
+) -> OneLaunch:
+    """Return the plan of a solve with triangles of at most ``policy.rows`` columns.
 
     Operands: L, B unless X overwrites it, X, and the report if there is one.
     """
-
-    def __init__(
-        self,
-        engine: Engine,
-        problem: SolveProblem,
-        policy: SolvePolicy,
-        source: Operand | None = None,
-    ) -> None:
-        """Build the kernel; triangles have at most ``policy.rows`` columns."""
-        p = problem
-        self.flop, self.bytes = p.flop, p.bytes
-        groups, stacks = -(-p.m // policy.columns), -(-p.count // policy.together)
-        size = policy.group_size
-        constants = {"n": p.n, "m": p.m, "groups": groups, "count": p.count, **extents(p.batch)}
-        operands = {"l": p.l} | ({} if source is None else {"c": source}) | {"b": p.b}
-        buffers = [*operands, *(["report"] if p.reports else [])]
-        self._launch = engine.programs.launch(
-            solve_text(p, policy, engine.target, source=source),
-            "solve",
-            constants | strides(operands),
-            buffers,
-            offsets(buffers),
-            (groups * stacks * size,),
-            (size,),
-        )
+    p = problem
+    groups, stacks = -(-p.m // policy.columns), -(-p.count // policy.together)
+    size = policy.group_size
+    operands = {"l": p.l} | ({} if source is None else {"c": source}) | {"b": p.b}
+    constants = {"n": p.n, "m": p.m, "groups": groups, "count": p.count}
+    return OneLaunch(
+        engine, solve_text(p, policy, engine.target, source=source), "solve",
+        {**constants, **extents(p.batch), **strides(operands)},
+        [*operands, *(["report"] if p.reports else [])], (groups * stacks * size,), (size,),
+        flop=p.flop, nbytes=p.bytes,
+    )  # fmt: skip
 
 
-class TilesPlan(OneLaunch):
-    """A factorisation or a solve in one launch with a work-group for each tile.
+def tiles_plan(engine: Engine, problem: TiledProblem) -> OneLaunch:
+    """Return the plan of one launch with a work-group for each tile of a factor or a solution.
 
-    Operands and scalar of a factorisation: see :class:`CholeskyPlan`.  Operands of a solve: L, B
+    Operands and scalar of a factorisation: see :func:`cholesky_plan`.  Operands of a solve: L, B
     unless X overwrites it, and X; it has no scalar.
     """
-
-    def __init__(self, engine: Engine, problem: TiledProblem) -> None:
-        """Build the kernel."""
-        p = problem
-        self.flop, self.bytes = p.whole.flop, p.whole.bytes
-        rows, columns = -(-p.n // TILE), -(-p.m // TILE)
-        self._flags = p.tiles * p.whole.count
-        operands = p.operands
-        report = ["report"] if p.factorises else []
-        self._launch = engine.programs.launch(
-            tiles_text(p, engine.target),
-            "tiles",
-            {
-                "n": p.n, "m": p.m, "tiles_s": rows, "tiles_f": columns, "count": p.whole.count,
-                **strides(operands), **extents(p.whole.batch),
-            },
-            [*p.order, *report, "counters"],
-            [*(["first"] if p.factorises else []), *offsets([*p.order, *report])],
-            (p.groups * _TILE_GROUP,),
-            (_TILE_GROUP,),
-        )  # fmt: skip
-        self._scalars = (0,) if p.factorises else ()
-
-    def _buffers(self, state: QueueState, operands: Sequence[Any]) -> Sequence[Any]:
-        counters, _ = state.counters_and_partials(2 + self._flags, 0)
-        return *operands, counters
+    p, whole = problem, problem.whole
+    constants = {
+        "n": p.n, "m": p.m, "tiles_s": -(-p.n // TILE), "tiles_f": -(-p.m // TILE),
+        "count": whole.count, **strides(p.operands), **extents(whole.batch),
+    }  # fmt: skip
+    return OneLaunch(
+        engine, tiles_text(p, engine.target), "tiles", constants,
+        [*p.order, *(["report"] if p.factorises else [])], (p.groups * _TILE_GROUP,),
+        (_TILE_GROUP,),
+        scalars={"first": 0} if p.factorises else None, counters=2 + p.tiles * whole.count,
+        flop=whole.flop, nbytes=whole.bytes,
+    )  # fmt: skip
 
 
-class VectorPlan(OneLaunch):
-    """A solve for few columns in one launch with a work-group for each 64 rows of each column.
+def vector_plan(engine: Engine, problem: TiledProblem) -> OneLaunch:
+    """Return the plan of a solve in one launch with a work-group for each 64 rows of each column.
 
-    Operands: see :class:`TilesPlan`.
+    Operands: see :func:`tiles_plan`.
     """
-
-    def __init__(self, engine: Engine, problem: TiledProblem) -> None:
-        """Build the kernel."""
-        p = problem
-        self.flop, self.bytes = p.whole.flop, p.whole.bytes
-        blocks = -(-p.n // TILE)
-        groups = blocks * p.m * p.whole.count
-        cells = cells_of(groups, p.whole.elem)
-        self._counters = 2 + 2 * cells  # ticket, count, and two words for each cell
-        self._launch = engine.programs.launch(
-            vector_text(p, engine.target),
-            "vector",
-            {
-                "n": p.n, "m": p.m, "blocks": blocks, "groups": groups, "cells": cells,
-                **strides(p.operands), **extents(p.whole.batch),
-            },
-            [*p.order, "counters"],
-            offsets(p.order),
-            (groups * _TILE_GROUP,),
-            (_TILE_GROUP,),
-        )  # fmt: skip
-
-    def _buffers(self, state: QueueState, operands: Sequence[Any]) -> Sequence[Any]:
-        counters, _ = state.counters_and_partials(self._counters, 0)
-        return *operands, counters
+    p, whole = problem, problem.whole
+    blocks = -(-p.n // TILE)
+    groups = blocks * p.m * whole.count
+    cells = cells_of(groups, whole.elem)
+    constants = {"n": p.n, "m": p.m, "blocks": blocks, "groups": groups, "cells": cells}
+    return OneLaunch(
+        engine, vector_text(p, engine.target), "vector",
+        {**constants, **strides(p.operands), **extents(whole.batch)}, p.order,
+        (groups * _TILE_GROUP,), (_TILE_GROUP,),
+        counters=2 + 2 * cells,  # ticket, count, and two words for each cell
+        flop=whole.flop, nbytes=whole.bytes,
+    )  # fmt: skip
 
 
 def cells_of(blocks: int, elem: Element) -> int:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated
 
 from portable_gpu.dtypes import Element
 from portable_gpu.powers_of_two import ceil_power_of_two, floor_power_of_two
@@ -54,11 +54,6 @@ class CholeskyPolicy(Policy):
         together = max(1, min(16, max_group // items)) if items <= target.subgroup_size else 1
         return cls(side, item, together)
 
-    @classmethod
-    def search_space(cls, target: Target, elem: Element) -> Mapping[str, tuple[Any, ...]]:
-        """See :meth:`Policy.search_space`."""
-        return {"side": (4, 8, 16), "item": (2, 4, 8), "together": (1, 2, 4)}
-
     @property
     def size(self) -> int:
         """Columns of the largest matrix."""
@@ -80,10 +75,6 @@ class CholeskyPolicy(Policy):
             f"a work-item has about {registers} registers": registers <= target.registers,
             f"{columns} bytes of columns are in local memory": columns <= target.local_mem_size,
         }
-
-    def edges(self, itemsize: int) -> tuple[int, int, int]:
-        """See :meth:`Policy.edges`."""
-        return self.size, self.size, self.side
 
 
 @dataclass(frozen=True)
@@ -131,11 +122,6 @@ class SolvePolicy(Policy):
         together = max(1, min(16, in_group, in_local_memory))
         return cls(side_m, item_m, side_n, item_n, together)
 
-    @classmethod
-    def search_space(cls, target: Target, elem: Element) -> Mapping[str, tuple[Any, ...]]:
-        """See :meth:`Policy.search_space`."""
-        return {"side_m": (8, 16), "item_m": (2, 4), "side_n": (8, 16), "item_n": (2, 4)}
-
     @property
     def rows(self) -> int:
         """Columns of the largest triangle."""
@@ -160,10 +146,6 @@ class SolvePolicy(Policy):
             ),
             f"{nbytes} bytes are in local memory": nbytes <= target.local_mem_size,
         }
-
-    def edges(self, itemsize: int) -> tuple[int, int, int]:
-        """See :meth:`Policy.edges`."""
-        return self.rows, self.columns, self.side_m
 
 
 def _items(extent: int) -> int:

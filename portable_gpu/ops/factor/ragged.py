@@ -8,7 +8,7 @@ in device memory, which is a part of the plan.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,12 +24,11 @@ from portable_gpu.ops.factor.plan import cholesky_text, solve_text
 from portable_gpu.ops.factor.policy import CholeskyPolicy, SolvePolicy
 from portable_gpu.ops.factor.problem import CholeskyProblem, SolveProblem
 from portable_gpu.ops.factor.recursive import SubPlans
-from portable_gpu.ops.gemm.operands import offsets, strides
+from portable_gpu.ops.gemm.operands import strides
 from portable_gpu.ops.gemm.problem import Operand
 from portable_gpu.ops.one_launch import OneLaunch
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.plan import Part, Step
-from portable_gpu.runtime.queue_state import QueueState
 from portable_gpu.targets import Target
 
 #: The largest sizes of classes on a GPU.
@@ -85,31 +84,20 @@ class _TableKernel:
     scratch: int = 0
 
 
-class _TablePlan(OneLaunch):
-    """A launch whose kernel reads a table; the plan keeps the table on the device."""
-
-    def __init__(
-        self,
-        engine: Engine,
-        kernel: _TableKernel,
-        table: _Table,
-        names: Sequence[str],
-        scalars: Sequence[str] = (),
-        flop: int = 0,
-    ) -> None:
-        """Build the kernel; ``names``: its operands, ``scalars``: those that calls may pass."""
-        self.flop, self.workspace_bytes = flop, kernel.groups * kernel.scratch
-        self._table = engine.upload(table)
-        self.kept_bytes = table.nbytes
-        self._scalars = (0,) * len(scalars)
-        self._launch = engine.programs.launch(
-            kernel.text, kernel.name, kernel.constants,
-            [*(["scratch"] if kernel.scratch else []), "table", *names],
-            [*scalars, *offsets(names)], (kernel.groups * kernel.size,), (kernel.size,),
-        )  # fmt: skip
-
-    def _buffers(self, state: QueueState, operands: Sequence[Any]) -> Sequence[Any]:
-        return super()._buffers(state, (self._table, *operands))
+def _table_plan(
+    engine: Engine,
+    kernel: _TableKernel,
+    table: _Table,
+    names: Sequence[str],
+    scalars: Mapping[str, int] | None = None,
+    flop: int = 0,
+) -> OneLaunch:
+    """Return the plan of a kernel that reads a table; ``scalars``: those that calls may pass."""
+    return OneLaunch(
+        engine, kernel.text, kernel.name, kernel.constants, names, (kernel.groups * kernel.size,),
+        (kernel.size,), scalars=scalars, tables={"table": table},
+        workspaces={"scratch": kernel.groups * kernel.scratch}, flop=flop,
+    )  # fmt: skip
 
 
 def ragged_cholesky(
@@ -128,7 +116,7 @@ def ragged_cholesky(
         kernel = (_cholesky_on_cpu if target.is_cpu else _cholesky)(p, len(which), target)
         flop = int((a.rows[which].astype(float) ** 3).sum() / 3) * elem.components**2
         table = _matrices(a, which, not lower)
-        plan = _TablePlan(engine, kernel, table, ["l", "report"], ["first"], flop)
+        plan = _table_plan(engine, kernel, table, ["l", "report"], {"first": 0}, flop)
         steps.append(Step(plan, (0, 1)))
 
     def large(which: int) -> None:
@@ -170,7 +158,7 @@ def ragged_zeros(engine: Engine, a: RaggedMatrices) -> Step:
     constants = {"count": count, **strides({"triangle": matrix})}
     kernel = _TableKernel(text, "zeros", constants, count, size)
     table = _matrices(a, np.arange(count), False)
-    return Step(_TablePlan(engine, kernel, table, ["triangle", "report"]), (0, 2))
+    return Step(_table_plan(engine, kernel, table, ["triangle", "report"]), (0, 2))
 
 
 def ragged_solve(
@@ -213,10 +201,10 @@ def ragged_solve(
             if first:
                 table = _pairs(a, b, which, transposed, forwards, rows, left=True)
                 kernel = _update(p, len(which), target, first, not transposed)
-                steps.append(Step(_TablePlan(engine, kernel, table, ["l", "b"]), (0, 1)))
+                steps.append(Step(_table_plan(engine, kernel, table, ["l", "b"]), (0, 1)))
             table = _pairs(a, b, which, transposed, forwards, rows)
             kernel = (_solve_on_cpu if target.is_cpu else _solve)(p, len(which), target)
-            steps.append(Step(_TablePlan(engine, kernel, table, ["l", "b"], flop=flop), (0, 1)))
+            steps.append(Step(_table_plan(engine, kernel, table, ["l", "b"], flop=flop), (0, 1)))
             flop = 0
 
     def large(which: int) -> None:

@@ -5,27 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache, partial
-from typing import Any, TypeVar
-
-import pyopencl as cl
+from typing import TypeVar
 
 from portable_gpu.codegen.specialization import Specialization
 from portable_gpu.dtypes import Element
 from portable_gpu.ops.factor import cpu, estimates
-from portable_gpu.ops.factor.copies import CopyPlan, CopyProblem, copy_text
-from portable_gpu.ops.factor.cpu import CpuCholeskyPlan, CpuLanesPlan, CpuPolicy, CpuSolvePlan
+from portable_gpu.ops.factor.copies import CopyProblem, copy_plan, copy_text
+from portable_gpu.ops.factor.cpu import CpuPolicy, cpu_cholesky_plan, cpu_lanes_plan, cpu_solve_plan
 from portable_gpu.ops.factor.estimates import BlockSizes
-from portable_gpu.ops.factor.packed import PackPlan, ZerosPlan, lanes, zeros_text
+from portable_gpu.ops.factor.packed import lanes, pack_plan, zeros_plan, zeros_text
 from portable_gpu.ops.factor.packed_steps import PackedSubPlans
 from portable_gpu.ops.factor.plan import (
-    CholeskyPlan,
-    SolvePlan,
     TiledProblem,
-    TilesPlan,
-    VectorPlan,
+    cholesky_plan,
     cholesky_text,
+    solve_plan,
     solve_text,
+    tiles_plan,
     tiles_text,
+    vector_plan,
     vector_text,
 )
 from portable_gpu.ops.factor.policy import TILE, CholeskyPolicy, SolvePolicy
@@ -38,7 +36,6 @@ from portable_gpu.ops.gemm.variants import variants as products
 from portable_gpu.ops.variant import Variant, best_of, bind_best
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.plan import Part, Plan, Step, Steps
-from portable_gpu.runtime.queue_state import QueueState
 from portable_gpu.targets import Target
 from portable_gpu.tuning.table import PolicyRow, TuningTable
 
@@ -62,7 +59,7 @@ def make_inverse(engine: Engine, problem: SolveProblem) -> Plan:
     p, sizes = problem, BlockSizes.of(engine.target, problem.elem)
     start = CopyProblem(p.n, p.n, p.batch, p.l, p.b, inverse=sizes.solved)
     steps = Steps(inverse_steps(p, parts(engine, sizes)))
-    return Steps([Step(CopyPlan(engine, start), (0, 1)), Step(steps, (0, 1))])
+    return Steps([Step(copy_plan(engine, start), (0, 1)), Step(steps, (0, 1))])
 
 
 def cholesky_variants(
@@ -82,7 +79,7 @@ def cholesky_variants(
                 launches=1,
                 why=f"a work-group holds {policy.size} columns in registers",
                 texts=lambda: [cholesky_text(p, policy, target)],
-                bind=lambda engine: CholeskyPlan(engine, p, policy),
+                bind=lambda engine: cholesky_plan(engine, p, policy),
                 row=PolicyRow(policy, "CholeskyPolicy.for_size"),
                 details={"group size": policy.group_size},
             )
@@ -163,7 +160,7 @@ def _cholesky_on_cpu(p: CholeskyProblem, target: Target) -> Variant:
             else f"a triangle of {p.n} columns fits half of the second cache"
         ),
         texts=lambda: [(cpu.lanes_text if lanes else cpu.cholesky_text)(p, policy, target)],
-        bind=lambda engine: (CpuLanesPlan if lanes else CpuCholeskyPlan)(engine, p, policy),
+        bind=lambda engine: (cpu_lanes_plan if lanes else cpu_cholesky_plan)(engine, p, policy),
         row=PolicyRow(policy, "CpuPolicy.default"),
         details={"block": policy.block},
     )
@@ -181,7 +178,7 @@ def _small_solve(p: SolveProblem, source: Operand | None, target: Target) -> Var
         why=f"local memory holds {policy.rows} columns of L",
         texts=lambda: [solve_text(forwards, policy, target, source=reversed_source)],
         bind=lambda engine: _with_offsets(
-            SolvePlan(engine, forwards, policy, reversed_source), starts
+            solve_plan(engine, forwards, policy, reversed_source), starts
         ),
         row=PolicyRow(policy, "SolvePolicy.for_size"),
         details={"group size": policy.group_size},
@@ -195,7 +192,7 @@ def _with_zero_check(
     operands = (0, 1) if source is None else (0, 1, 2)
 
     def bind(engine: Engine) -> Plan:
-        zeros = ZerosPlan(engine, p.n, p.batch, p.l, "dense")
+        zeros = zeros_plan(engine, p.n, p.batch, p.l, "dense")
         return Steps([Step(zeros, (0, len(operands))), Step(variant.bind(engine), operands)])
 
     return replace(
@@ -220,7 +217,7 @@ def _solve_on_cpu(p: SolveProblem, target: Target, source: Operand | None) -> Va
         why=f"a triangle of {p.n} columns fits half of the second cache",
         texts=lambda: [cpu.solve_text(forwards, policy, target, reversed_source)],
         bind=lambda engine: _with_offsets(
-            CpuSolvePlan(engine, forwards, policy, reversed_source), starts
+            cpu_solve_plan(engine, forwards, policy, reversed_source), starts
         ),
         row=PolicyRow(policy, "CpuPolicy.default"),
         details={"block": policy.block},
@@ -235,7 +232,7 @@ def _tiles(problem: TiledProblem, target: Target, starts: tuple[int, ...] = ()) 
         launches=1,
         why="a work-group for each tile; groups wait for the tiles that they need",
         texts=lambda: [tiles_text(problem, target)],
-        bind=lambda engine: _with_offsets(TilesPlan(engine, problem), starts),
+        bind=lambda engine: _with_offsets(tiles_plan(engine, problem), starts),
         details={"tile": TILE},
     )
 
@@ -248,7 +245,7 @@ def _vectors(problem: TiledProblem, target: Target, starts: tuple[int, ...] = ()
         launches=1,
         why="a work-group for each 64 rows of a column; groups wait for the rows that they need",
         texts=lambda: [vector_text(problem, target)],
-        bind=lambda engine: _with_offsets(VectorPlan(engine, problem), starts),
+        bind=lambda engine: _with_offsets(vector_plan(engine, problem), starts),
         details={"rows": TILE},
     )
 
@@ -287,7 +284,7 @@ def _cholesky_by_halves(engine: Engine, problem: CholeskyProblem, sizes: BlockSi
     p = replace(problem, a=problem.l, in_place=True)
     if problem.in_place:
         return Steps(cholesky_steps(p, parts(engine, sizes)))
-    copy = CopyPlan(engine, _triangle(problem))
+    copy = copy_plan(engine, _triangle(problem))
     steps = cholesky_steps(p, parts(engine, sizes))
     return Steps([Step(copy, (0, 1)), Step(Steps(steps), (1, 2))])
 
@@ -298,7 +295,7 @@ def _solve_by_halves(
     """Plan a solve by halves; operands: L, B unless X overwrites it, and X."""
     if source is None:
         return Steps(solve_steps(problem, parts(engine, sizes)))
-    copy = CopyPlan(engine, _moved(problem, source))
+    copy = copy_plan(engine, _moved(problem, source))
     steps = solve_steps(problem, parts(engine, sizes))
     return Steps([Step(copy, (1, 2)), Step(Steps(steps), (0, 2))])
 
@@ -345,27 +342,12 @@ def _solve_texts(
     return [*copies, *_collected_texts(partial(solve_steps, problem), sizes, target, table)]
 
 
-class _Unbound(Plan):
-    """The place holder of plans when only the texts of steps are listed."""
-
-    def enqueue(
-        self,
-        state: QueueState,
-        buffers: Sequence[Any],
-        offsets: tuple[int, ...],
-        scalars: tuple[Any, ...] = (),
-        wait_for: Sequence[cl.Event] | None = None,
-    ) -> cl.Event | None:
-        """Nothing is bound, so nothing can be enqueued."""
-        raise NotImplementedError
-
-
 def _collected_texts(
     steps: Callable[[SubPlans], list[Step]], sizes: BlockSizes, target: Target, table: TuningTable
 ) -> list[Specialization]:
     """Return the texts of steps without repetition, in the order of their last launches."""
     texts: dict[str, Specialization] = {}
-    plan = _Unbound()
+    nothing = Steps([])
 
     def collecting(variants: Callable[[_P], list[Variant]]) -> Callable[[_P], Plan]:
         @cache
@@ -376,7 +358,7 @@ def _collected_texts(
             for spec in rendered(problem):
                 texts.pop(spec.key, None)
                 texts[spec.key] = spec
-            return plan
+            return nothing
 
         return collect
 
@@ -414,11 +396,11 @@ def packed_parts(engine: Engine, elem: Element) -> PackedSubPlans:
 
     def zeros(n: int, batch: tuple[int, ...], packed: Operand) -> Plan:
         key = ("zeros", n, batch, packed)
-        return engine.plan(key, lambda: ZerosPlan(engine, n, batch, packed))
+        return engine.plan(key, lambda: zeros_plan(engine, n, batch, packed))
 
     return PackedSubPlans(
         parts=parts(engine, BlockSizes.of(engine.target, elem)),
-        pack=lambda p: engine.plan(("pack", p), lambda: PackPlan(engine, p)),
+        pack=lambda p: engine.plan(("pack", p), lambda: pack_plan(engine, p)),
         zeros=zeros,
     )
 

@@ -12,7 +12,7 @@ import pyopencl as cl
 
 from portable_gpu.dtypes import element
 from portable_gpu.ops.fft.convolution import ConvolutionPiece, ConvolutionProblem, Strided
-from portable_gpu.ops.fft.direct import DirectPlan, DirectProblem
+from portable_gpu.ops.fft.direct import DirectProblem, direct_plan
 from portable_gpu.ops.fft.tables import fast_length
 from portable_gpu.ops.fft.variants import make_plan
 from portable_gpu.ops.operation import CallArguments, Invocation, Operation
@@ -129,7 +129,7 @@ def _plan(
         direct_problem = DirectProblem(
             element(dtype), conjugate, axes, first or (0,), source, second, target
         )
-        return engine.plan(direct_problem, lambda: DirectPlan(engine, direct_problem))
+        return engine.plan(direct_problem, lambda: direct_plan(engine, direct_problem))
     source, second, target = (
         replace(operand, shape=(1, *operand.shape), strides=(0, *operand.strides))
         for operand in (source, second, target)

@@ -9,10 +9,9 @@ signs.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod, sqrt
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -26,7 +25,6 @@ from portable_gpu.ops.fft.variants import make_plan, one_pass_plan
 from portable_gpu.ops.one_launch import OneLaunch
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.plan import Plan, Step, Steps, Temporary
-from portable_gpu.runtime.queue_state import QueueState
 from portable_gpu.runtime.views import Shape, contiguous_strides
 from portable_gpu.targets import Target
 
@@ -98,43 +96,35 @@ class _CosineStep:
     edge: float
 
 
-class _CosineStepPlan(OneLaunch):
-    """The plan of one step; operands are the source and the target."""
-
-    def __init__(self, engine: Engine, kind: CosineKind, real: Element, side: _CosineStep) -> None:
-        """Build the kernel, and upload its table."""
-        batch = merged(
-            Axis(n, tuple(own[a] for own in side.strides))
-            for a, n in enumerate(side.shape)
-            if a != side.axis
-        )
-        rank = max(_RANK, len(batch))
-        batch = [Axis(1, (0, 0))] * (rank - len(batch)) + batch
-        lines = prod(axis.size for axis in batch)
-        along = engine.target.is_cpu and 1 in [own[side.axis] for own in side.strides]
-        group, chunk = _ALONG_LINES if along else _ACROSS_LINES
-        chunks = -(-side.numbers // chunk)
-        items = lines * chunks
-        constants = {
-            "n": side.n, "numbers": side.numbers, "count": side.count, "chunk": chunk,
-            "chunks": chunks, "items": items, "reversed": int(side.flags[0]),
-            "alternating": int(side.flags[1]), "edge": side.edge,
-            "x_step": side.strides[0][side.axis], "y_step": side.strides[1][side.axis],
-        }  # fmt: skip
-        for d, axis in enumerate(batch):
-            constants[f"batch{d}_size"] = axis.size
-            constants[f"x_batch{d}"], constants[f"y_batch{d}"] = axis.strides
-        table = as_components(_roots(kind, side.n), real.real)
-        self._table = engine.upload(table)
-        self.kept_bytes = table.nbytes
-        self.bytes = 2 * real.itemsize * lines * side.numbers
-        self._launch = engine.programs.launch(
-            text(kind, side.stage, real, rank, engine.target), side.stage, constants,
-            ["w", "x", "y"], ["x_offset", "y_offset"], (-(-items // group) * group,), (group,),
-        )  # fmt: skip
-
-    def _buffers(self, state: QueueState, operands: Sequence[Any]) -> Sequence[Any]:
-        return self._table, *operands
+def _step_plan(engine: Engine, kind: CosineKind, real: Element, side: _CosineStep) -> OneLaunch:
+    """Return the plan of one step; operands are the source and the target."""
+    batch = merged(
+        Axis(n, tuple(own[a] for own in side.strides))
+        for a, n in enumerate(side.shape)
+        if a != side.axis
+    )
+    rank = max(_RANK, len(batch))
+    batch = [Axis(1, (0, 0))] * (rank - len(batch)) + batch
+    lines = prod(axis.size for axis in batch)
+    along = engine.target.is_cpu and 1 in [own[side.axis] for own in side.strides]
+    group, chunk = _ALONG_LINES if along else _ACROSS_LINES
+    chunks = -(-side.numbers // chunk)
+    items = lines * chunks
+    constants = {
+        "n": side.n, "numbers": side.numbers, "count": side.count, "chunk": chunk,
+        "chunks": chunks, "items": items, "reversed": int(side.flags[0]),
+        "alternating": int(side.flags[1]), "edge": side.edge,
+        "x_step": side.strides[0][side.axis], "y_step": side.strides[1][side.axis],
+    }  # fmt: skip
+    for d, axis in enumerate(batch):
+        constants[f"batch{d}_size"] = axis.size
+        constants[f"x_batch{d}"], constants[f"y_batch{d}"] = axis.strides
+    return OneLaunch(
+        engine, text(kind, side.stage, real, rank, engine.target), side.stage, constants,
+        ["x", "y"], (-(-items // group) * group,), (group,),
+        tables={"w": as_components(_roots(kind, side.n), real.real)},
+        nbytes=2 * real.itemsize * lines * side.numbers,
+    )  # fmt: skip
 
 
 def text(kind: CosineKind, stage: str, real: Element, rank: int, target: Target) -> Specialization:
@@ -254,9 +244,9 @@ def _line_steps(
     )  # fmt: skip
     plan = engine.plan(fourier, lambda: make_plan(engine, fourier))
     return [
-        Step(_CosineStepPlan(engine, kind, p.real, before), (source, first)),
+        Step(_step_plan(engine, kind, p.real, before), (source, first)),
         Step(plan, (first, second), takes_scalars=last, scalars=(1.0,)),
-        Step(_CosineStepPlan(engine, kind, p.real, after), (second, 1)),
+        Step(_step_plan(engine, kind, p.real, after), (second, 1)),
     ]
 
 

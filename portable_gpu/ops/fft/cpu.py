@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
-import pyopencl as cl
 
 from portable_gpu.codegen.parameters import PADDING, Parameter, buffer, scalars
 from portable_gpu.codegen.specialization import Specialization, specialize
@@ -33,9 +31,8 @@ from portable_gpu.ops.fft.tables import (
     radices,
     stage_roots,
 )
+from portable_gpu.ops.one_launch import OneLaunch
 from portable_gpu.runtime.engine import Engine
-from portable_gpu.runtime.plan import Plan
-from portable_gpu.runtime.queue_state import QueueState
 from portable_gpu.targets import Target
 
 #: Work-items for each compute unit, so that all units finish at about the same time.
@@ -259,89 +256,58 @@ def _numbers(passes: Sequence[Pass], work: _StripPartition, rank: int) -> dict[s
     }  # fmt: skip
 
 
-class CpuPassPlan(Plan):
-    """A pass by strips of lanes, or two passes by whole transforms, in one launch.
+def cpu_pass_plan(
+    engine: Engine,
+    passes: Sequence[Pass],
+    policy: CpuFftPolicy,
+    factors: tuple[Table | None, Table | None] = (None, None),
+    other_launches: Sequence[Sequence[Pass]] = (),
+) -> OneLaunch:
+    """Return the plan of a pass by strips of lanes, or of two by whole transforms, in one launch.
 
     Operands: the source; the array by which results are multiplied, if any; the target, which may
     be the source.  The scalar is the scale.
+
+    Args:
+        engine: The device.
+        passes: One pass, or two of which the second reads the results of the first.
+        policy: Their policy.
+        factors: The tables by which the first source and the last target are multiplied.
+        other_launches: The passes of the other launches, which have the same text.
     """
-
-    def __init__(
-        self,
-        engine: Engine,
-        passes: Sequence[Pass],
-        policy: CpuFftPolicy,
-        factors: tuple[Table | None, Table | None] = (None, None),
-        other_launches: Sequence[Sequence[Pass]] = (),
-    ) -> None:
-        """Build the kernel, and upload its tables.
-
-        Args:
-            engine: The device.
-            passes: One pass, or two of which the second reads the results of the first.
-            policy: Their policy.
-            factors: The tables by which the first source and the last target are multiplied.
-            other_launches: The passes of the other launches, which have the same text.
-        """
-        first, last = passes[0], passes[-1]
-        work = _StripPartition.of(passes, policy, engine.target)
-        itemsize = first.real.itemsize
-        self._rooms = [work.items * size * itemsize for size in (work.size, work.between) if size]
-        self.workspace_bytes = sum(self._rooms)
-        self._shift = last.target.shift
-        self.bytes = moved(passes)
-        tables: dict[str, Table] = {}
-        for k, pass_ in enumerate(passes):
-            tables |= {f"{name}{k}": table for name, table in _tables(pass_, policy).items()}
-        for name, side, table in zip("xy", (first.source, last.target), factors, strict=True):
-            if table is not None:  # the kernel reads whole vectors of lanes, also beyond the end
-                padded = np.zeros(
-                    side.rows * max(1, side.limit_row) + policy.vector * first.planes, complex
-                )
-                padded[: len(table)] = table
-                tables[f"{name}_factor"] = as_components(padded, first.real.real)
-        operands = ["x", "t", "y"] if last.target.times else ["x", "y"]
-        uploaded = {name: engine.upload(table) for name, table in tables.items()}
-        self.kept_bytes = sum(table.nbytes for table in tables.values())
-        launches = [passes, *other_launches]
-        spec = text(passes, policy, engine.target, other_launches)
-        buffers = ["scratch", *["between"] * bool(work.between), *operands]
-        numbers = ["scale", *(f"{name}_offset" for name in operands)]
-        constants: dict[str, int | None] = {**_numbers(passes, work, _rank(launches))}
-        if len(distinct := _distinct(launches)) > 1:
-            constants["number"] = distinct.index(_rendered_passes(passes))
-        passed = {*constants, *buffers, *numbers, *uploaded}
-        for parameter in spec.parameters("fft"):  # those that only other launches need
-            if parameter.name not in passed and not parameter.name.startswith(PADDING):
-                constants[parameter.name] = None if parameter.scalar is None else 0
-        self._launch = engine.programs.launch(
-            spec,
-            "fft",
-            constants,
-            buffers,
-            numbers,
-            (work.items,),
-            (1,),
-            bound=uploaded,
-        )
-
-    def enqueue(
-        self,
-        state: QueueState,
-        buffers: Sequence[Any],
-        offsets: tuple[int, ...],
-        scalars: tuple[Any, ...] = (1.0,),
-        wait_for: Sequence[cl.Event] | None = None,
-    ) -> cl.Event | None:
-        """See :meth:`Plan.enqueue`."""
-        rooms = [state.workspace(nbytes) for nbytes in self._rooms]
-        *others, at = offsets
-        return self._launch(
-            state,
-            (*rooms, *buffers),
-            (*scalars, *others, at - self._shift),
-            wait_for,
-        )
+    first, last = passes[0], passes[-1]
+    work = _StripPartition.of(passes, policy, engine.target)
+    itemsize = first.real.itemsize
+    sizes = {"scratch": work.size, "between": work.between}
+    workspaces = {name: work.items * size * itemsize for name, size in sizes.items()}
+    tables: dict[str, Table] = {}
+    for k, pass_ in enumerate(passes):
+        tables |= {f"{name}{k}": table for name, table in _tables(pass_, policy).items()}
+    for name, side, table in zip("xy", (first.source, last.target), factors, strict=True):
+        if table is not None:  # the kernel reads whole vectors of lanes, also beyond the end
+            padded = np.zeros(
+                side.rows * max(1, side.limit_row) + policy.vector * first.planes, complex
+            )
+            padded[: len(table)] = table
+            tables[f"{name}_factor"] = as_components(padded, first.real.real)
+    operands = ["x", "t", "y"] if last.target.times else ["x", "y"]
+    launches = [passes, *other_launches]
+    spec = text(passes, policy, engine.target, other_launches)
+    scalars = {"scale": 1.0}
+    buffers = [*(name for name, size in workspaces.items() if size), *operands]
+    offsets = [f"{name}_offset" for name in operands]
+    constants: dict[str, int | None] = {**_numbers(passes, work, _rank(launches))}
+    if len(distinct := _distinct(launches)) > 1:
+        constants["number"] = distinct.index(_rendered_passes(passes))
+    passed = {*constants, *buffers, *scalars, *offsets, *tables}
+    for parameter in spec.parameters("fft"):  # those that only other launches need
+        if parameter.name not in passed and not parameter.name.startswith(PADDING):
+            constants[parameter.name] = None if parameter.scalar is None else 0
+    return OneLaunch(
+        engine, spec, "fft", constants, operands, (work.items,), (1,),
+        starts=(*(0 for _ in operands[:-1]), -last.target.shift), scalars=scalars, tables=tables,
+        workspaces=workspaces, nbytes=moved(passes),
+    )  # fmt: skip
 
 
 def _tables(pass_: Pass, policy: CpuFftPolicy) -> dict[str, Table]:

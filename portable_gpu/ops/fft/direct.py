@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import Any
-
-import pyopencl as cl
 
 from portable_gpu.codegen.axes import Axis, merged
 from portable_gpu.codegen.parameters import buffer, scalars
 from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.dtypes import Element
 from portable_gpu.ops.fft.convolution import Strided
+from portable_gpu.ops.one_launch import OneLaunch
 from portable_gpu.runtime.engine import Engine
-from portable_gpu.runtime.plan import Plan
-from portable_gpu.runtime.queue_state import QueueState
 from portable_gpu.runtime.views import Shape
 from portable_gpu.targets import Target
 
@@ -55,60 +50,43 @@ class DirectProblem:
         return 2 * self.elem.components**2 * taps * prod(self.target.shape)
 
 
-class DirectPlan(Plan):
-    """A convolution in one launch.  Operands: the first input, the second, the result."""
-
-    def __init__(self, engine: Engine, problem: DirectProblem) -> None:
-        """Build the kernel."""
-        p = problem
-        # The kernel's names: y = x * t.  A work-item computes `width` results in a row.
-        arrays = {"x": p.source, "t": p.second, "y": p.target}
-        batch = merged(
-            Axis(
-                n,
-                tuple(0 if array.shape[a] == 1 else array.strides[a] for array in arrays.values()),
-            )
-            for a, n in enumerate(p.target.shape)
-            if a not in p.axes
+def direct_plan(engine: Engine, problem: DirectProblem) -> OneLaunch:
+    """Return the plan of a convolution.  Operands: the first input, the second, the result."""
+    p = problem
+    # The kernel's names: y = x * t.  A work-item computes `width` results in a row.
+    arrays = {"x": p.source, "t": p.second, "y": p.target}
+    batch = merged(
+        Axis(
+            n,
+            tuple(0 if array.shape[a] == 1 else array.strides[a] for array in arrays.values()),
         )
-        rank = max(_RANK, len(batch))
-        batch = [Axis(1, (0, 0, 0))] * (rank - len(batch)) + batch
-        width = _width(p.elem, engine.target)
-        rows = prod(p.target.shape[a] for a in p.axes[:-1]) * prod(axis.size for axis in batch)
-        items = rows * -(-p.target.shape[p.axes[-1]] // width)
-        constants = {"items": items, "conjugate": int(p.conjugate)}
-        for side, (name, array) in enumerate(arrays.items()):
-            for d, axis in enumerate(batch):
-                constants[f"{name}_batch{d}"] = axis.strides[side]
-            for c, a in enumerate(p.axes):
-                constants[f"{name}_axis{c}"] = array.strides[a]
+        for a, n in enumerate(p.target.shape)
+        if a not in p.axes
+    )
+    rank = max(_RANK, len(batch))
+    batch = [Axis(1, (0, 0, 0))] * (rank - len(batch)) + batch
+    width = _width(p.elem, engine.target)
+    rows = prod(p.target.shape[a] for a in p.axes[:-1]) * prod(axis.size for axis in batch)
+    items = rows * -(-p.target.shape[p.axes[-1]] // width)
+    constants = {"items": items, "conjugate": int(p.conjugate)}
+    for side, (name, array) in enumerate(arrays.items()):
         for d, axis in enumerate(batch):
-            constants[f"batch{d}_size"] = axis.size
-        for c, (a, first) in enumerate(zip(p.axes, p.first, strict=True)):
-            constants[f"axis{c}_size"] = p.target.shape[a]
-            constants[f"axis{c}_x"] = p.source.shape[a]
-            constants[f"axis{c}_t"] = p.second.shape[a]
-            constants[f"axis{c}_first"] = first
-        self._starts = tuple(array.start for array in arrays.values())
-        self.flop = p.flop
-        self.bytes = p.elem.itemsize * sum(prod(array.shape) for array in arrays.values())
-        self._launch = engine.programs.launch(
-            text(p.elem, len(p.axes), rank, engine.target), "direct", constants,
-            ["x", "t", "y"], ["x_offset", "t_offset", "y_offset"],
-            (-(-items // _GROUP) * _GROUP,), (_GROUP,),
-        )  # fmt: skip
-
-    def enqueue(
-        self,
-        state: QueueState,
-        buffers: Sequence[Any],
-        offsets: tuple[int, ...],
-        scalars: tuple[Any, ...] = (),
-        wait_for: Sequence[cl.Event] | None = None,
-    ) -> cl.Event | None:
-        """See :meth:`Plan.enqueue`."""
-        places = tuple(at + start for at, start in zip(offsets, self._starts, strict=True))
-        return self._launch(state, tuple(buffers), places, wait_for)
+            constants[f"{name}_batch{d}"] = axis.strides[side]
+        for c, a in enumerate(p.axes):
+            constants[f"{name}_axis{c}"] = array.strides[a]
+    for d, axis in enumerate(batch):
+        constants[f"batch{d}_size"] = axis.size
+    for c, (a, first) in enumerate(zip(p.axes, p.first, strict=True)):
+        constants[f"axis{c}_size"] = p.target.shape[a]
+        constants[f"axis{c}_x"] = p.source.shape[a]
+        constants[f"axis{c}_t"] = p.second.shape[a]
+        constants[f"axis{c}_first"] = first
+    return OneLaunch(
+        engine, text(p.elem, len(p.axes), rank, engine.target), "direct", constants, "xty",
+        (-(-items // _GROUP) * _GROUP,), (_GROUP,),
+        starts=[array.start for array in arrays.values()], flop=p.flop,
+        nbytes=p.elem.itemsize * sum(prod(array.shape) for array in arrays.values()),
+    )  # fmt: skip
 
 
 def text(elem: Element, count: int, rank: int, target: Target) -> Specialization:

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import pyopencl as cl
 
 from portable_gpu.codegen.parameters import Parameter, buffer, scalars
 from portable_gpu.codegen.specialization import Specialization, specialize
@@ -37,9 +36,8 @@ from portable_gpu.ops.fft.tables import (
     rader_filter,
     roots,
 )
+from portable_gpu.ops.one_launch import OneLaunch
 from portable_gpu.runtime.engine import Engine
-from portable_gpu.runtime.plan import Plan
-from portable_gpu.runtime.queue_state import QueueState
 from portable_gpu.targets import Target
 
 # The constants were measured: see docs/experiments/fft.md, "Constants".
@@ -217,95 +215,74 @@ def _reads_roots_early(pass_: Pass, plan: GroupShape, target: Target) -> bool:
     return 3 * words <= target.resident_registers and (few or not pass_.twiddle_length)
 
 
-class GroupPassPlan(Plan):
-    """A pass by work-groups, or two passes of which each part of the second follows the first's.
+def group_pass_plan(
+    engine: Engine,
+    passes: Sequence[Pass],
+    policy: GroupFftPolicy,
+    factors: tuple[Table | None, Table | None] = (None, None),
+) -> OneLaunch:
+    """Return the plan of a pass by work-groups, or of two, of which parts of the second follow.
 
     Operands: the source; the array between the passes, if there are two; the array by which results
     are multiplied, if any; the target, which may be the source.  The scalar is the scale.
+
+    Args:
+        engine: The device.
+        passes: One pass, or two of which the second reads the results of the first.
+        policy: Their policy.
+        factors: The tables by which the first source and the last target are multiplied.
     """
+    first, last = passes[0], passes[-1]
+    plans = group_shapes(passes, policy, engine.target)
+    rank = max(map(rank_of, passes))
+    tags = ("0", "1") if len(passes) == 2 else ("",)
+    constants: dict[str, int] = {}
+    tables: dict[str, Table] = {}
+    for pass_, plan, tag in zip(passes, plans, tags, strict=True):
+        own_tables, own_constants = _arguments(pass_, plan, rank)
+        tables |= {f"{name}{tag}": table for name, table in own_tables.items()}
+        constants |= {f"{name}{tag}": value for name, value in own_constants.items()}
+    names = [f"x_data{tags[0]}", f"t_data{tags[-1]}", f"y_data{tags[-1]}"]
+    for name, table in zip((f"x_factor{tags[0]}", f"y_factor{tags[-1]}"), factors, strict=True):
+        if table is not None:
+            tables[name] = table
+    operands = names if last.target.times else [names[0], names[2]]
+    if len(passes) == 2:
+        operands.insert(1, "between_data")
+    each = [groups(pass_, plan) for pass_, plan in zip(passes, plans, strict=True)]
+    counters = 0
+    if is_fused_by_group(passes, plans):
+        each = each[:1]
+    elif len(passes) == 2:
+        counters = 2 + first.parts
+        constants |= {
+            "parts": first.parts, "lag": pipeline_depth(first, engine.target),
+            **{f"groups{k}": count // first.parts for k, count in enumerate(each)},
+        }  # fmt: skip
+    total = sum(each)
+    if len(passes) == 1 and _prefetches_by_copy_engine(first, plans[0], engine.target):
+        constants["groups"] = total
+        total = min(total, engine.target.compute_units)
+    parts = {
+        name: table if table.dtype.kind == "u" else as_components(table, first.real.real)
+        for name, table in tables.items()
+    }
+    return OneLaunch(
+        engine, text(passes, policy, engine.target), "fft", constants, operands,
+        (total * plans[0].group,), (plans[0].group,),
+        offsets=[name.replace("data", "offset") for name in operands],
+        starts=(*(0 for _ in operands[:-1]), -last.target.shift),
+        scalars={"scale": 1.0} if last.scaled else {},
+        convert=None if last.scaled else _without_scale, tables=parts, counters=counters,
+        nbytes=moved(passes),
+    )  # fmt: skip
 
-    def __init__(
-        self,
-        engine: Engine,
-        passes: Sequence[Pass],
-        policy: GroupFftPolicy,
-        factors: tuple[Table | None, Table | None] = (None, None),
-    ) -> None:
-        """Build the kernel, and upload its tables.
 
-        Args:
-            engine: The device.
-            passes: One pass, or two of which the second reads the results of the first.
-            policy: Their policy.
-            factors: The tables by which the first source and the last target are multiplied.
-        """
-        first, last = passes[0], passes[-1]
-        self._shift, self._scaled = last.target.shift, last.scaled
-        self.bytes = moved(passes)
-        plans = group_shapes(passes, policy, engine.target)
-        rank = max(map(rank_of, passes))
-        tags = ("0", "1") if len(passes) == 2 else ("",)
-        constants: dict[str, int] = {}
-        tables: dict[str, Table] = {}
-        for pass_, plan, tag in zip(passes, plans, tags, strict=True):
-            own_tables, own_constants = _arguments(pass_, plan, rank)
-            tables |= {f"{name}{tag}": table for name, table in own_tables.items()}
-            constants |= {f"{name}{tag}": value for name, value in own_constants.items()}
-        names = [f"x_data{tags[0]}", f"t_data{tags[-1]}", f"y_data{tags[-1]}"]
-        for name, table in zip((f"x_factor{tags[0]}", f"y_factor{tags[-1]}"), factors, strict=True):
-            if table is not None:
-                tables[name] = table
-        operands = names if last.target.times else [names[0], names[2]]
-        if len(passes) == 2:
-            operands.insert(1, "between_data")
-        each = [groups(pass_, plan) for pass_, plan in zip(passes, plans, strict=True)]
-        self._counters = 0
-        if is_fused_by_group(passes, plans):
-            each = each[:1]
-        elif len(passes) == 2:
-            self._counters = 2 + first.parts
-            constants |= {
-                "parts": first.parts, "lag": pipeline_depth(first, engine.target),
-                **{f"groups{k}": count // first.parts for k, count in enumerate(each)},
-            }  # fmt: skip
-        total = sum(each)
-        if len(passes) == 1 and _prefetches_by_copy_engine(first, plans[0], engine.target):
-            constants["groups"] = total
-            total = min(total, engine.target.compute_units)
-        parts = {
-            name: table if table.dtype.kind == "u" else as_components(table, first.real.real)
-            for name, table in tables.items()
-        }
-        self.kept_bytes = sum(table.nbytes for table in parts.values())
-        self._launch = engine.programs.launch(
-            text(passes, policy, engine.target),
-            "fft",
-            constants,
-            [*operands, *(["counters"] if self._counters else [])],
-            [*["scale"] * last.scaled, *(name.replace("data", "offset") for name in operands)],
-            (total * plans[0].group,),
-            (plans[0].group,),
-            bound={name: engine.upload(table) for name, table in parts.items()},
-        )
-
-    def enqueue(
-        self,
-        state: QueueState,
-        buffers: Sequence[Any],
-        offsets: tuple[int, ...],
-        scalars: tuple[Any, ...] = (1.0,),
-        wait_for: Sequence[cl.Event] | None = None,
-    ) -> cl.Event | None:
-        """See :meth:`Plan.enqueue`."""
-        *others, at = offsets
-        if not self._scaled:
-            if scalars != (1.0,):
-                raise ValueError(f"the scale is {scalars}; this plan was made without one")
-            scalars = ()
-        places = (*scalars, *others, at - self._shift)
-        if self._counters:
-            buffers = (*buffers, state.counters_and_partials(self._counters, 0)[0])
-        return self._launch(state, buffers, places, wait_for)
+def _without_scale(scalars: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return no scalars, after a check of the scale."""
+    if scalars != (1.0,):
+        raise ValueError(f"the scale is {scalars}; this plan was made without one")
+    return ()
 
 
 def _arguments(pass_: Pass, plan: GroupShape, rank: int) -> tuple[dict[str, Table], dict[str, int]]:

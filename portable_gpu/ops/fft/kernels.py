@@ -209,14 +209,15 @@ def _group_parts(
 
 
 _CPU = PassKernels(
-    name="fft/cpu", policy=CpuFftPolicy, text=cpu.text, plan=cpu.CpuPassPlan, seconds=_cpu_seconds,
+    name="fft/cpu", policy=CpuFftPolicy, text=cpu.text, plan=cpu.cpu_pass_plan,
+    seconds=_cpu_seconds,
     with_fused_passes=lambda found, line, *_: cpu.with_fused_passes(found, line),
     fused_axes=lambda *_: [], between=False, orders=True,
 )  # fmt: skip
 _GROUP = PassKernels(
     name="fft/group", policy=GroupFftPolicy,
     text=lambda passes, policy, target, _: group.text(passes, policy, target),
-    plan=lambda engine, passes, policy, factors, _: group.GroupPassPlan(
+    plan=lambda engine, passes, policy, factors, _: group.group_pass_plan(
         engine, passes, policy, factors
     ),
     seconds=_group_seconds, with_fused_passes=joined.fused_passes, fused_axes=joined.fused_axes,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated
 
 from portable_gpu.dtypes import Element
 from portable_gpu.ops.caches import L2_BYTES
@@ -40,11 +40,6 @@ class CpuFftPolicy(Policy):
         vector = min(8, max(2, target.vector_bytes // itemsize))
         return cls(vector, L2_BYTES // 2 // (2 * vector * itemsize))
 
-    @classmethod
-    def search_space(cls, target: Target, elem: Element) -> Mapping[str, tuple[Any, ...]]:
-        """See :meth:`Policy.search_space`."""
-        return {"vector": (2, 4, 8), "max_length": (1024, 2048, 4096, 8192)}
-
     @property
     def pass_limits(self) -> PassLimits:
         """The limits of one pass; the number of lanes does not depend on the length."""
@@ -53,10 +48,6 @@ class CpuFftPolicy(Policy):
     def limits(self, target: Target, elem: Element) -> Mapping[str, bool]:
         """See :meth:`Policy.limits`."""
         return {"vector is 2, 4 or 8": self.vector in (2, 4, 8)}
-
-    def edges(self, itemsize: int) -> tuple[int, int, int]:
-        """See :meth:`Policy.edges`."""
-        return self.vector, self.vector, self.vector
 
 
 @dataclass(frozen=True)
@@ -93,16 +84,6 @@ class GroupFftPolicy(Policy):
         primes = primes if target.registers > 200 else (13, 13)
         return cls(item, group, min(16, 128 // elem.itemsize), max_length, *primes)
 
-    @classmethod
-    def search_space(cls, target: Target, elem: Element) -> Mapping[str, tuple[Any, ...]]:
-        """See :meth:`Policy.search_space`."""
-        return {
-            "item_numbers": (16, 32),
-            "group_size": (64, 128, 256),
-            "adjacent": (2, 4, 8, 16),
-            "max_length": (2048, 4096, 8192, 16384),
-        }
-
     @property
     def pass_limits(self) -> PassLimits:
         """The limits of one pass: a group holds adjacent transforms, or a single one."""
@@ -126,7 +107,3 @@ class GroupFftPolicy(Policy):
             ),
             f"{nbytes} bytes are in local memory": nbytes <= target.static_local_mem,
         }
-
-    def edges(self, itemsize: int) -> tuple[int, int, int]:
-        """See :meth:`Policy.edges`."""
-        return self.adjacent, self.adjacent, self.adjacent

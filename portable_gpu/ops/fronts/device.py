@@ -16,7 +16,6 @@ from portable_gpu.ops.fronts.kernels import TABLES
 from portable_gpu.ops.fronts.table import FIELDS, Fronts
 from portable_gpu.ops.one_launch import OneLaunch
 from portable_gpu.runtime.engine import Engine
-from portable_gpu.runtime.queue_state import QueueState
 
 _Int64 = np.ndarray[Any, np.dtype[np.int64]]
 
@@ -171,27 +170,10 @@ class FrontsPlan(OneLaunch):
             groups, size: The number of work-groups, and of work-items in each.
             further: Further tables, by their names in the kernel; arrays are uploaded.
             scratch: Bytes of workspace, the kernel's ``scratch``.
-            flop: Operations of the launch.
-            counters: The number of counters, the kernel's ``counters``, which are zero before and
-                after the launch.
+            flop, counters: See :class:`OneLaunch`.
         """
-        further = further or {}
-        self.flop, self.workspace_bytes, self._counters = flop, scratch, counters
-        waiting = ["counters"] if counters else []
-        upload = device.engine.upload
-        further_tables = [
-            upload(item) if isinstance(item, np.ndarray) else item for item in further.values()
-        ]
-        self._tables = [*further_tables, *device.tables]
-        self.kept_bytes = sum(
-            item.nbytes for item in further.values() if isinstance(item, np.ndarray)
-        )
-        self._launch = device.engine.programs.launch(
-            text, name, constants,
-            [*(["scratch"] if scratch else []), *further, *TABLES, *operands, *waiting],
-            [f"{item}_offset" for item in operands], (groups * size,), (size,),
+        tables = {**(further or {}), **dict(zip(TABLES, device.tables, strict=True))}
+        super().__init__(
+            device.engine, text, name, constants, operands, (groups * size,), (size,),
+            tables=tables, workspaces={"scratch": scratch}, counters=counters, flop=flop,
         )  # fmt: skip
-
-    def _buffers(self, state: QueueState, operands: Sequence[Any]) -> Sequence[Any]:
-        counters = [state.counters_and_partials(self._counters, 0)[0]] if self._counters else []
-        return super()._buffers(state, (*self._tables, *operands, *counters))

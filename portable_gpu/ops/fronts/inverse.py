@@ -30,7 +30,7 @@ from portable_gpu.ops.factor.variants import make_inverse, make_solve, parts
 from portable_gpu.ops.fronts.cpu import front_policy
 from portable_gpu.ops.fronts.device import ALIGNMENT, DeviceFronts, FrontsPlan
 from portable_gpu.ops.fronts.kernels import fronts_tables, read, scratch, tables, written
-from portable_gpu.ops.fronts.solve import TakePlan
+from portable_gpu.ops.fronts.solve import take_plan
 from portable_gpu.ops.fronts.table import Fronts
 from portable_gpu.ops.gemm.problem import GemmProblem, Operand
 from portable_gpu.ops.groups import group_size
@@ -198,7 +198,7 @@ def _front(device: DeviceFronts, number: int, start: int) -> list[Step]:
         add = multiply(c, c, u, operand(1, leading, begin, True), z21, corner, True, "lower")
         places = (w, Part(SQUARES, z21_start), Part(SQUARES, start))
         steps.append(Step(add, places, scalars=(-1.0, 1.0)))
-    take = TakePlan(engine, np.arange(c) * (m + 1), c * m, elem, elem)
+    take = take_plan(engine, np.arange(c) * (m + 1), c * m, elem, elem)
     first = int(fronts.first[number])
     return [*steps, Step(take, (Part(SQUARES, start), Part(DIAGONAL, first)))]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,6 @@ from portable_gpu.ops.fronts.stages import group_size
 from portable_gpu.ops.gemm.problem import Operand
 from portable_gpu.ops.one_launch import OneLaunch
 from portable_gpu.runtime.engine import Engine
-from portable_gpu.runtime.queue_state import QueueState
 from portable_gpu.targets import Target
 
 _RUN = 256
@@ -35,60 +33,50 @@ class Rows:
         source: np.ndarray[Any, Any],
     ) -> None:
         self.engine, self.n = engine, len(start) - 1
-        tables = start.astype(np.int64), column.astype(np.int32), source.astype(np.int64)
-        self.tables = [engine.upload(table) for table in tables]
-        self.nbytes = sum(table.nbytes for table in tables)
+        arrays: dict[str, np.ndarray[Any, Any]] = {
+            "start": start.astype(np.int64),
+            "column": column.astype(np.int32),
+            "source": source.astype(np.int64),
+        }
+        self.tables = {name: engine.upload(array) for name, array in arrays.items()}
+        self.nbytes = sum(array.nbytes for array in arrays.values())
 
 
-class ResidualPlan(OneLaunch):
-    """``R = B - A X``.  The operands are A's values, B, X and R; R is n x count in C order."""
+def residual_plan(
+    rows: Rows, a: Element, elem: Element, count: int, b: Operand, x: Operand
+) -> OneLaunch:
+    """Return the plan of ``R = B - A X``.
 
-    def __init__(self, rows: Rows, a: Element, elem: Element, count: int, b: Operand, x: Operand):
-        """Build the kernel; ``a`` is the element of A's values, ``elem`` that of the others."""
-        self._rows = rows
-        strides = {"b_row": b.row, "b_col": b.col, "x_row": x.row, "x_col": x.col}
-        self._launch = _launch(rows, a, elem, count, ["values", "b", "x", "r"], strides)
+    The operands are A's values, B, X and R; R is n x count in C order.
 
-    def _buffers(self, state: QueueState, operands: Sequence[Any]) -> Sequence[Any]:
-        return super()._buffers(state, (*self._rows.tables, *operands))
+    Args:
+        rows: The rows of A.
+        a, elem: The element types of A's values, and of the others.
+        count: The columns of X.
+        b, x: The strides of B and X.
+    """
+    strides = {"b_row": b.row, "b_col": b.col, "x_row": x.row, "x_col": x.col}
+    return _plan(rows, residual_text(a, elem, rows.engine.target, False), count, "bxr", strides)
 
 
-class SumsPlan(OneLaunch):
-    """The sum of the absolute values of each row (``|re| + |im|`` of complex numbers).
+def sums_plan(rows: Rows, a: Element) -> OneLaunch:
+    """Return the plan of the sums of absolute values of rows (``|re| + |im|`` of complex numbers).
 
     The operands are A's values and the sums, which are real.
     """
-
-    def __init__(self, rows: Rows, a: Element) -> None:
-        """Build the kernel."""
-        self._rows = rows
-        self._launch = _launch(rows, a, a, 1, ["values", "r"], {}, sums=True)
-
-    def _buffers(self, state: QueueState, operands: Sequence[Any]) -> Sequence[Any]:
-        return super()._buffers(state, (*self._rows.tables, *operands))
+    return _plan(rows, residual_text(a, a, rows.engine.target, True), 1, "r", {})
 
 
-def _launch(
-    rows: Rows,
-    a: Element,
-    elem: Element,
-    count: int,
-    operands: list[str],
-    strides: dict[str, int],
-    sums: bool = False,
-) -> Any:
+def _plan(
+    rows: Rows, text: Specialization, count: int, operands: str, strides: dict[str, int]
+) -> OneLaunch:
     target = rows.engine.target
     size, run = group_size(target), _RUN if target.is_cpu else 1
     groups = -(-rows.n * count // (run * size))
-    return rows.engine.programs.launch(
-        residual_text(a, elem, target, sums),
-        "residual",
-        {"n": rows.n, "count": count, "run": run, **strides},
-        ["start", "column", "source", *operands],
-        [f"{name}_offset" for name in operands],
-        (groups * size,),
-        (size,),
-    )
+    return OneLaunch(
+        rows.engine, text, "residual", {"n": rows.n, "count": count, "run": run, **strides},
+        ["values", *operands], (groups * size,), (size,), tables=rows.tables,
+    )  # fmt: skip
 
 
 def residual_text(a: Element, elem: Element, target: Target, sums: bool) -> Specialization:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import pyopencl as cl
 
 from portable_gpu.codegen.parameters import scalars
 from portable_gpu.codegen.specialization import Specialization, specialize
@@ -19,7 +20,6 @@ from portable_gpu.ops.gemm.problem import Operand
 from portable_gpu.ops.one_launch import OneLaunch
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.plan import Step, Temporary
-from portable_gpu.runtime.queue_state import QueueState
 from portable_gpu.targets import Target
 
 Lists = Sequence[np.ndarray[Any, np.dtype[np.int32]]]
@@ -118,69 +118,46 @@ def _step(
     return Step(plan, places)
 
 
-class PermutePlan(OneLaunch):
-    """Permute rows into the permuted numbering, or back; operands: b and x."""
+def permute_plan(
+    engine: Engine, perm: cl.Buffer, n: int, count: int, elem: Element, b: Operand, back: bool
+) -> OneLaunch:
+    """Return the plan that permutes rows into the permuted numbering, or back; operands: b and x.
 
-    def __init__(
-        self,
-        engine: Engine,
-        perm: Any,
-        n: int,
-        count: int,
-        elem: Element,
-        b: Operand,
-        back: bool,
-    ) -> None:
-        """Build the kernel; ``perm`` is a buffer, ``elem`` is the element type of x."""
-        self._perm = perm
-        target = engine.target
-        size = group_size(target)
-        run = _RUN if target.is_cpu else 1
-        groups = -(-n * count // (run * size))
-        self.bytes = 2 * n * count * b.elem.itemsize
-        self._launch = engine.programs.launch(
-            permute_text(elem, b.elem, target, back),
-            "permute",
-            {"n": n, "count": count, "b_row": b.row, "b_col": b.col, "run": run},
-            ["perm", "b", "x"],
-            ["b_offset", "x_offset"],
-            (groups * size,),
-            (size,),
-        )
-
-    def _buffers(self, state: QueueState, operands: Sequence[Any]) -> Sequence[Any]:
-        return super()._buffers(state, (self._perm, *operands))
+    Args:
+        engine: The engine.
+        perm: The permutation.
+        n, count: Rows and columns.
+        elem: The element type of x.
+        b: The element type and the strides of b.
+        back: Whether b is the result.
+    """
+    target = engine.target
+    size, run = group_size(target), _RUN if target.is_cpu else 1
+    groups = -(-n * count // (run * size))
+    return OneLaunch(
+        engine, permute_text(elem, b.elem, target, back), "permute",
+        {"n": n, "count": count, "b_row": b.row, "b_col": b.col, "run": run}, ["b", "x"],
+        (groups * size,), (size,), tables={"perm": perm}, nbytes=2 * n * count * b.elem.itemsize,
+    )  # fmt: skip
 
 
-class TakePlan(OneLaunch):
-    """Gather ``to[k] = from[index[k]]``, converted; operands: from and to.
+def take_plan(
+    engine: Engine, index: np.ndarray[Any, Any], length: int, source: Element, to: Element
+) -> OneLaunch:
+    """Return the plan that gathers ``to[k] = from[index[k]]``, converted; operands: from and to.
 
     A negative number ``i`` stands for the conjugate of element ``~i``; an index out of range stands
-    for zero.
+    for zero.  ``from`` has ``length`` elements.
     """
-
-    def __init__(
-        self, engine: Engine, index: np.ndarray[Any, Any], length: int, source: Element, to: Element
-    ) -> None:
-        """Build the kernel, and upload the indices; ``from`` has ``length`` elements."""
-        target = engine.target
-        size, run = group_size(target), _RUN if target.is_cpu else 1
-        groups = -(-len(index) // (run * size))
-        self._index = engine.upload(index.astype(np.int64))
-        self.kept_bytes = 8 * len(index)
-        self.bytes = len(index) * (8 + source.itemsize + to.itemsize)
-        self._launch = engine.programs.launch(
-            take_text(source, to, target),
-            "take",
-            {"count": len(index), "length": length, "run": run},
-            ["index", "from", "to"],
-            ["from_offset", "to_offset"],
-            (groups * size,),
-            (size,),
-        )
-
-    def _buffers(self, state: QueueState, operands: Sequence[Any]) -> Sequence[Any]:
-        return super()._buffers(state, (self._index, *operands))
+    target, count = engine.target, len(index)
+    size, run = group_size(target), _RUN if target.is_cpu else 1
+    groups = -(-count // (run * size))
+    return OneLaunch(
+        engine, take_text(source, to, target), "take",
+        {"count": count, "length": length, "run": run}, ["from", "to"], (groups * size,), (size,),
+        tables={"index": index.astype(np.int64)},
+        nbytes=count * (8 + source.itemsize + to.itemsize),
+    )  # fmt: skip
 
 
 def take_text(source: Element, to: Element, target: Target) -> Specialization:

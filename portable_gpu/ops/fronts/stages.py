@@ -40,27 +40,12 @@ def stage_steps(device: DeviceFronts, which: _Which) -> list[Step]:
 
 def last_step(device: DeviceFronts) -> Step:
     """Return the step that finds the first column that failed."""
-    return Step(_FirstFailure(device), (PIVOT_STATUS, REPORT))
-
-
-class _FirstFailure(OneLaunch):
-    """Find the first column that failed; operands: the pivot status, and the report."""
-
-    def __init__(self, device: DeviceFronts) -> None:
-        size = group_size(device.engine.target)
-        self._table = device.tables[0]
-        self._launch = device.engine.programs.launch(
-            first_failure_text(device.engine.target),
-            "first_failure",
-            {"count": len(device.fronts)},
-            ["fronts", "failures", "report"],
-            ["failures_offset", "report_offset"],
-            (size,),
-            (size,),
-        )
-
-    def _buffers(self, state: Any, operands: Any) -> Any:
-        return super()._buffers(state, (self._table, *operands))
+    engine, size = device.engine, group_size(device.engine.target)
+    plan = OneLaunch(
+        engine, first_failure_text(engine.target), "first_failure", {"count": len(device.fronts)},
+        ["failures", "report"], (size,), (size,), tables={"fronts": device.tables[0]},
+    )  # fmt: skip
+    return Step(plan, (PIVOT_STATUS, REPORT))
 
 
 def first_failure_text(target: Target) -> Specialization:

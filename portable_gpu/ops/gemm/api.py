@@ -11,13 +11,13 @@ import pyopencl as cl
 
 from portable_gpu.arguments import of_kind, one_of, only_one
 from portable_gpu.codegen.epilogue import Epilogue, Stage
-from portable_gpu.dtypes import check_precision, element
+from portable_gpu.dtypes import element, requested_precision
 from portable_gpu.errors import ArgumentError, DTypeError, ShapeError
 from portable_gpu.ops.factors import PLAIN, factor, plain_number
 from portable_gpu.ops.gemm.binding import compute_element, result_dtype
 from portable_gpu.ops.gemm.call import Product, invocation, out_dtype
 from portable_gpu.ops.gemm.same import same_memory
-from portable_gpu.ops.gemm.skinny.vectors import Transposed
+from portable_gpu.ops.gemm.skinny.vectors import transposed
 from portable_gpu.ops.gemv import TRANSPOSES, normalise_gemv
 from portable_gpu.ops.operation import CallArguments, Invocation, Operation
 from portable_gpu.runtime.array import Array
@@ -162,8 +162,7 @@ def _with_epilogue(
 def _normalise_gemm(arguments: CallArguments) -> Invocation:
     out = arguments.out
     alpha, beta, trans_a, trans_b, precision, stages, same = arguments.options
-    if precision is not None:
-        check_precision(precision)
+    requested_precision(precision)
     a, b = as_array(arguments.inputs[0], "a"), as_array(arguments.inputs[1], "b")
     for name, array, trans in (("a", a, trans_a), ("b", b, trans_b)):
         one_of(trans, TRANSPOSES, f"trans_{name}")
@@ -193,8 +192,7 @@ def _normalise_gemm(arguments: CallArguments) -> Invocation:
 def _normalise_matmul(arguments: CallArguments) -> Invocation:
     out = arguments.out
     precision, stages, same = arguments.options
-    if precision is not None:
-        check_precision(precision)
+    requested_precision(precision)
     a, b = as_array(arguments.inputs[0], "a"), as_array(arguments.inputs[1], "b")
     shape = _matmul_shape(a.shape, b.shape)
     dtype = result_dtype(a.dtype, b.dtype)
@@ -216,7 +214,7 @@ def _by_gemv(a: Any, b: Any, out: Any) -> Invocation:
 
     def plan(engine: Engine, views: Sequence[View]) -> Plan:
         vector, matrix, result = views
-        return Transposed(upright.plan(engine, (matrix, vector, result)))
+        return transposed(upright.plan(engine, (matrix, vector, result)))
 
     return replace(upright, inputs=(a, b), names=("a", "b"), plan=plan)
 

@@ -5,21 +5,17 @@ It is filled with the mirror image of the first triangle, or with zeros.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
-
-import pyopencl as cl
 
 from portable_gpu.codegen.parameters import scalars
 from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.ops.gemm.operands import batch_parameters, extents, matrix_parameters, strides
 from portable_gpu.ops.gemm.problem import GemmProblem, step
 from portable_gpu.ops.groups import group_size
+from portable_gpu.ops.one_launch import OneLaunch
 from portable_gpu.ops.variant import Variant
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.plan import Plan, Step, Steps
-from portable_gpu.runtime.queue_state import QueueState
 from portable_gpu.targets import Target
 from portable_gpu.tuning.costs import DeviceCosts
 
@@ -27,38 +23,21 @@ _TILE = 32
 _GRID = 65535  # the extent that every device takes in the third dimension
 
 
-class MirrorPlan(Plan):
-    """Fills the second triangle.  Operand: C."""
-
-    def __init__(self, engine: Engine, problem: GemmProblem) -> None:
-        """Build the kernel."""
-        problem = _along_rows(problem)
-        spec = specialization_of(problem, engine.target)
-        group, tiles = group_size(engine.target), -(-problem.n // _TILE)
-        self.bytes = bytes_of(problem)
-        constants = {"n": problem.n, **strides({"c": problem.c}), **extents(problem.batch)}
-        self._launches = [
-            engine.programs.launch(
-                spec, "mirror", {**constants, "first_product": first}, ["c"], ["c_offset"],
-                (tiles * group, tiles, min(_GRID, problem.batch_size - first)), (group, 1, 1),
-            )
-            for first in range(0, problem.batch_size, _GRID)
-        ]  # fmt: skip
-
-    def enqueue(
-        self,
-        state: QueueState,
-        buffers: Sequence[Any],
-        offsets: tuple[int, ...],
-        scalars: tuple[Any, ...] = (),
-        wait_for: Sequence[cl.Event] | None = None,
-    ) -> cl.Event | None:
-        """See :meth:`Plan.enqueue`."""
-        event = None
-        for launch in self._launches:
-            event = launch(state, buffers, offsets, wait_for)
-            wait_for = state.after(event)
-        return event
+def _mirror_steps(engine: Engine, problem: GemmProblem, c: int) -> list[Step]:
+    """Return the steps that fill the second triangle of operand ``c``."""
+    problem = _along_rows(problem)
+    spec = specialization_of(problem, engine.target)
+    group, tiles = group_size(engine.target), -(-problem.n // _TILE)
+    constants = {"n": problem.n, **strides({"c": problem.c}), **extents(problem.batch)}
+    plans = [
+        OneLaunch(
+            engine, spec, "mirror", {**constants, "first_product": first}, ["c"],
+            (tiles * group, tiles, min(_GRID, problem.batch_size - first)), (group, 1, 1),
+        )
+        for first in range(0, problem.batch_size, _GRID)
+    ]  # fmt: skip
+    plans[0].bytes = bytes_of(problem)
+    return [Step(plan, (c,)) for plan in plans]
 
 
 def specialization_of(problem: GemmProblem, target: Target) -> Specialization:
@@ -100,7 +79,7 @@ def filled(triangle: Variant, problem: GemmProblem, target: Target) -> Variant:
 
     def bind(engine: Engine) -> Plan:
         product = Step(triangle.bind(engine), operands, takes_scalars=True)
-        return Steps([product, Step(MirrorPlan(engine, problem), operands[-1:])])
+        return Steps([product, *_mirror_steps(engine, problem, operands[-1])])
 
     def texts() -> list[Specialization]:
         return [*triangle.texts(), specialization_of(_along_rows(problem), target)]

@@ -192,7 +192,7 @@ def _side_by_side(
         launches=1,
         why="a CPU: small products, each in a lane of every vector",
         texts=lambda: [lanes.text(problem, row.policy, target)],
-        bind=partial(lanes.LanesPlan, problem=problem, policy=row.policy),
+        bind=partial(lanes.lanes_plan, problem=problem, policy=row.policy),
         row=row,
         details=_costs(problem),
     )

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from portable_gpu.dtypes import Element
 from portable_gpu.powers_of_two import is_power_of_two
 from portable_gpu.targets import Target
-from portable_gpu.tuning.policy import Policy, Range
+from portable_gpu.tuning.policy import Range, TunedPolicy
 
 
 def real_bytes(elem: Element) -> int:
@@ -30,7 +30,7 @@ def _vector(target: Target, elem: Element) -> int:
 
 
 @dataclass(frozen=True)
-class RowPolicy(Policy):
+class RowPolicy(TunedPolicy):
     """``dot_rows``, ``long_rows`` and ``cpu_rows``: A is contiguous along the summed axis.
 
     The numbers are upper bounds; a narrow, short or misaligned matrix lowers them.
@@ -91,7 +91,7 @@ class RowPolicy(Policy):
         }
 
     def edges(self, itemsize: int) -> tuple[int, int, int]:
-        """See :meth:`Policy.edges`."""
+        """See :meth:`TunedPolicy.edges`."""
         rows = self.group_size // self.lanes * self.rows
         return rows, self.lanes * self.vector * self.unroll, 1
 
@@ -115,7 +115,7 @@ class RowPolicy(Policy):
 
 
 @dataclass(frozen=True)
-class ColumnPolicy(Policy):
+class ColumnPolicy(TunedPolicy):
     """``axpy_columns`` and ``cpu_columns``: A is contiguous along the outputs.
 
     Attributes:
@@ -170,7 +170,7 @@ class ColumnPolicy(Policy):
         }
 
     def edges(self, itemsize: int) -> tuple[int, int, int]:
-        """See :meth:`Policy.edges`."""
+        """See :meth:`TunedPolicy.edges`."""
         rows = self.lanes * self.vector * self.unroll
         return rows, self.group_size // self.lanes * self.rows, 1
 

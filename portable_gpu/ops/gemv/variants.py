@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from portable_gpu.ops.gemv import cpu_kernels, gpu_kernels
 from portable_gpu.ops.gemv.kernels import GemvKernel
-from portable_gpu.ops.gemv.plan import GemvPlan
+from portable_gpu.ops.gemv.plan import gemv_plan
 from portable_gpu.ops.gemv.policy import ColumnPolicy, RowPolicy, real_bytes
 from portable_gpu.ops.gemv.problem import GemvProblem
 from portable_gpu.ops.variant import Variant, by_rule
@@ -101,7 +101,7 @@ def _variant(p: GemvProblem, kernel: GemvKernel, target: Target) -> Variant:
         launches=1,
         why=kernel.why,
         texts=lambda: [kernel.specialization(target)],
-        bind=lambda engine: GemvPlan(engine, p, kernel),
+        bind=lambda engine: gemv_plan(engine, p, kernel),
         row=kernel.row,
         details={
             "vector": kernel.context["V"],

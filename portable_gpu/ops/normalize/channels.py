@@ -98,27 +98,15 @@ class ChannelsKernel:
         return result
 
 
-class ChannelsPlan(OneLaunch):
-    """The launch of a problem whose rows are groups of channels."""
-
-    def __init__(self, engine: Engine, kernel: ChannelsKernel) -> None:
-        """Build the kernel.
-
-        Raises:
-            BuildError: The driver refused it.
-        """
-        problem = kernel.problem
-        self.flop, self.bytes = 8 * problem.rows * problem.count, problem.bytes
-        names = problem.program.operands
-        self._launch = engine.programs.launch(
-            kernel.specialization(engine.target),
-            "normalize_channels",
-            kernel.constants(),
-            [f"{name}_data" for name in names],
-            [f"{name}_offset" for name in names],
-            (problem.rows * kernel.group,),
-            (kernel.group,),
-        )
+def channels_plan(engine: Engine, kernel: ChannelsKernel) -> OneLaunch:
+    """Return the plan of a problem whose rows are groups of channels."""
+    problem, names = kernel.problem, kernel.problem.program.operands
+    return OneLaunch(
+        engine, kernel.specialization(engine.target), "normalize_channels", kernel.constants(),
+        [f"{name}_data" for name in names], (problem.rows * kernel.group,), (kernel.group,),
+        offsets=[f"{name}_offset" for name in names],
+        flop=8 * problem.rows * problem.count, nbytes=problem.bytes,
+    )  # fmt: skip
 
 
 def channels_kernel(

@@ -14,7 +14,7 @@ from portable_gpu.arguments import finite, hashable, shown, whole
 from portable_gpu.errors import ArgumentError, ArgumentTypeError, ShapeError
 from portable_gpu.ops.floats import floating, statistics_dtype
 from portable_gpu.ops.normalize.arguments import like, parameter
-from portable_gpu.ops.normalize.channels import ChannelsPlan, channels_kernel
+from portable_gpu.ops.normalize.channels import channels_kernel, channels_plan
 from portable_gpu.ops.normalize.cpu_channels import cpu_channels_kernel
 from portable_gpu.ops.normalize.invoke import Spread, flop_of, make_rows, problem_of
 from portable_gpu.ops.normalize.kernels import kernel_of
@@ -364,7 +364,7 @@ def _by_channels(
     kernel = channels_kernel(problem, engine.target, engine.table)
     plan: Plan
     if kernel is not None:
-        plan = engine.plan(problem, lambda: ChannelsPlan(engine, kernel))
+        plan = engine.plan(problem, lambda: channels_plan(engine, kernel))
     elif cpu_channels_kernel(problem, engine.target, engine.table) is not None:
         plan = engine.plan(problem, lambda: make_plan(engine, problem))
     else:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated
 
 from portable_gpu.dtypes import Element
 from portable_gpu.ops.caches import L2_BYTES
@@ -58,24 +58,6 @@ class RowsPolicy(Policy):
             group_size=size, long_group_size=max_size, vector=1, load_bytes=16, kept=elements,
             unroll=4, side_by_side=min(32, size), cached_bytes=0, groups_per_unit=4, grain=1 << 15,
         )  # fmt: skip
-
-    @classmethod
-    def search_space(cls, target: Target, elem: Element) -> Mapping[str, tuple[Any, ...]]:
-        """Groups and the elements in flight; on a CPU, what its caches hold."""
-        if target.is_cpu:
-            return {"unroll": (2, 4, 8), "cached_bytes": (1 << 15, 1 << 16, L2_BYTES // 4)}
-        sizes = tuple(n for n in (128, 256, 512, 1024) if n <= target.max_work_group_size)
-        return {
-            "group_size": sizes[:2],
-            "long_group_size": sizes,
-            "kept": (16, 32, 64),
-            "unroll": (2, 4, 8),
-            "groups_per_unit": (2, 4, 8),
-        }
-
-    def edges(self, itemsize: int) -> tuple[int, int, int]:
-        """See :meth:`Policy.edges`."""
-        return self.long_group_size * self.kept, self.group_size, 1
 
     def limits(self, target: Target, elem: Element) -> Mapping[str, bool]:
         """See :meth:`Policy.limits`."""

@@ -49,7 +49,7 @@ def targets_step(
     """A step that writes the report, operand ``report``."""
     place, view = target
     key = ("first_targets", view.dtype, view.shape, view.strides, classes, ignore)
-    plan = engine.plan(key, lambda: _TargetsPlan(engine, view, classes, ignore))
+    plan = engine.plan(key, lambda: _targets_plan(engine, view, classes, ignore))
     return Step(plan, (place, report))
 
 
@@ -64,25 +64,17 @@ def specialization(target: Target, elem: Element, axes: int) -> Specialization:
     return specialize("normalize/targets", target, kernels, elem=elem, kept=axes, G=size)
 
 
-class _TargetsPlan(OneLaunch):
-    """The first targets that name no class."""
-
-    def __init__(self, engine: Engine, view: View, classes: int, ignore: int) -> None:
-        target, elem, count = engine.target, element(view.dtype), view.size
-        groups, axes = _groups(count), max(1, len(view.shape))
-        size = group_size(target)
-        spec = specialization(target, elem, axes)
-        constants: dict[str, Any] = {
-            "count": count,
-            "span": -(-count // groups),
-            "classes": classes,
-            "ignore": ignore,
-        }
-        for k in range(axes):
-            constants[f"kept{k}_size"] = view.shape[k] if view.shape else 1
-            constants[f"target_kept{k}"] = view.strides[k] if view.shape else 1
-        self.bytes = count * elem.itemsize
-        self._launch = engine.programs.launch(
-            spec, "normalize_targets", constants, ["target", "report"],
-            ["target_offset", "report_offset"], (groups * size,), (size,),
-        )  # fmt: skip
+def _targets_plan(engine: Engine, view: View, classes: int, ignore: int) -> OneLaunch:
+    """The plan that finds the first targets that name no class."""
+    target, elem, count = engine.target, element(view.dtype), view.size
+    groups, axes, size = _groups(count), max(1, len(view.shape)), group_size(target)
+    constants = {
+        "count": count, "span": -(-count // groups), "classes": classes, "ignore": ignore,
+    }  # fmt: skip
+    for k in range(axes):
+        constants[f"kept{k}_size"] = view.shape[k] if view.shape else 1
+        constants[f"target_kept{k}"] = view.strides[k] if view.shape else 1
+    return OneLaunch(
+        engine, specialization(target, elem, axes), "normalize_targets", constants,
+        ["target", "report"], (groups * size,), (size,), nbytes=count * elem.itemsize,
+    )  # fmt: skip

@@ -70,7 +70,7 @@ def variants(problem: StepProblem, target: Target) -> list[Variant]:
             launches=1,
             why="parameter, gradient and state of an element are read once by one work-item",
             texts=lambda: [render(problem, target)],
-            bind=partial(StepPlan, problem=problem),
+            bind=partial(step_plan, problem=problem),
         )
     ]
 
@@ -110,27 +110,15 @@ def _parameters(problem: StepProblem) -> list[Parameter]:
     return [*arrays, *numbers, *scalars("long", "each", "size")]
 
 
-class StepPlan(OneLaunch):
-    """A step bound to a size."""
-
-    def __init__(self, engine: Engine, problem: StepProblem) -> None:
-        """Build the kernel.
-
-        Raises:
-            BuildError: The driver refused the kernel.
-        """
-        target, size, vector = engine.target, problem.size, _vector(problem, engine.target)
-        vectors = -(-size // vector)
-        each = vector * (-(-vectors // target.compute_units) if target.is_cpu else 1)
-        group, items = group_size(target), -(-size // each)
-        self.flop, self.bytes = _FLOP[problem.rule] * size, problem.nbytes
-        self._scalars = (0.0,) * len(SCALARS[problem.rule])
-        self._launch = engine.programs.launch(
-            render(problem, target),
-            "optim_step",
-            {"each": each, "size": size},
-            [f"{name}_data" for name in problem.arrays],
-            [*SCALARS[problem.rule], *(f"{name}_data_offset" for name in problem.arrays)],
-            (-(-items // group) * group,),
-            (group,),
-        )
+def step_plan(engine: Engine, problem: StepProblem) -> OneLaunch:
+    """Return the plan of a step."""
+    target, size, vector = engine.target, problem.size, _vector(problem, engine.target)
+    vectors = -(-size // vector)
+    each = vector * (-(-vectors // target.compute_units) if target.is_cpu else 1)
+    group, items = group_size(target), -(-size // each)
+    return OneLaunch(
+        engine, render(problem, target), "optim_step", {"each": each, "size": size},
+        [f"{name}_data" for name in problem.arrays], (-(-items // group) * group,), (group,),
+        scalars=dict.fromkeys(SCALARS[problem.rule], 0.0), flop=_FLOP[problem.rule] * size,
+        nbytes=problem.nbytes,
+    )  # fmt: skip

@@ -77,7 +77,7 @@ def variants(problem: DropoutProblem, target: Target) -> list[Variant]:
             launches=1,
             why="a block of four random words serves four elements in a row",
             texts=lambda: [render(problem, target)],
-            bind=partial(DropoutPlan, problem=problem),
+            bind=partial(dropout_plan, problem=problem),
         )
     ]
 
@@ -115,38 +115,22 @@ def _parameters(problem: DropoutProblem) -> list[Parameter]:
     ]
 
 
-class DropoutPlan(OneLaunch):
-    """Dropout bound to shapes and strides."""
-
-    _scalars = mask_scalars(0.0, 0, 0)
-
-    def __init__(self, engine: Engine, problem: DropoutProblem) -> None:
-        """Build the kernel.
-
-        Raises:
-            BuildError: The driver refused the kernel.
-        """
-        target, size, axes = engine.target, prod(problem.shape), problem.axes
-        blocks = -(-size // 4)
-        each = -(-blocks // target.compute_units) if target.is_cpu else 1
-        group = group_size(target)
-        items = -(-blocks // each)
-        self.flop, self.bytes = 2 * size, problem.nbytes
-        constants = {"blocks_each": each, "size": size, "columns": axes[-1].size}
-        for k, axis in enumerate(axes[:-1]):
-            constants[f"outer{k}_size"] = axis.size
-        for at, name in enumerate(problem.names):
-            constants |= {f"{name}_outer{k}": axis.strides[at] for k, axis in enumerate(axes[:-1])}
-            constants[f"{name}_stride"] = axes[-1].strides[at]
-        self._launch = engine.programs.launch(
-            render(problem, target),
-            "dropout",
-            constants,
-            [f"{name}_data" for name in problem.names],
-            [
-                *("threshold", "scale", "stream", "seed"),
-                *(f"{name}_data_offset" for name in problem.names),
-            ],
-            (-(-items // group) * group,),
-            (group,),
-        )
+def dropout_plan(engine: Engine, problem: DropoutProblem) -> OneLaunch:
+    """Return the plan of dropout."""
+    target, size, axes = engine.target, prod(problem.shape), problem.axes
+    blocks = -(-size // 4)
+    each = -(-blocks // target.compute_units) if target.is_cpu else 1
+    group = group_size(target)
+    items = -(-blocks // each)
+    constants = {"blocks_each": each, "size": size, "columns": axes[-1].size}
+    for k, axis in enumerate(axes[:-1]):
+        constants[f"outer{k}_size"] = axis.size
+    for at, name in enumerate(problem.names):
+        constants |= {f"{name}_outer{k}": axis.strides[at] for k, axis in enumerate(axes[:-1])}
+        constants[f"{name}_stride"] = axes[-1].strides[at]
+    scalars = zip(("threshold", "scale", "stream", "seed"), mask_scalars(0.0, 0, 0), strict=True)
+    return OneLaunch(
+        engine, render(problem, target), "dropout", constants,
+        [f"{name}_data" for name in problem.names], (-(-items // group) * group,), (group,),
+        scalars=dict(scalars), flop=2 * size, nbytes=problem.nbytes,
+    )  # fmt: skip

@@ -3,69 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
-
-import pyopencl as cl
 
 from portable_gpu.codegen.axes import Axis
 from portable_gpu.codegen.specialization import Specialization
+from portable_gpu.ops.one_launch import OneLaunch
 from portable_gpu.ops.reduce.kernels import ReduceKernel
 from portable_gpu.runtime.engine import Engine
-from portable_gpu.runtime.plan import Plan
-from portable_gpu.runtime.queue_state import QueueState
 
 
-class ReducePlan(Plan):
-    """A reduction bound to shapes and strides, built and ready to launch from any thread.
-
-    Attributes:
-        kernel: The kernel and the partition of its work.
-        form: The form of the kernel.
-    """
-
-    def __init__(self, engine: Engine, kernel: ReduceKernel, text: Specialization) -> None:
-        """Build the kernel from its text.
-
-        Raises:
-            BuildError: The driver refused the kernel.
-        """
-        self.kernel, self.form = kernel, kernel.form
-        reduction, geometry = kernel.reduction, kernel.geometry
-        self.flop = geometry.rows * geometry.count  # about one operation for each element
-        self.bytes = kernel.bytes
-        arrays = [*(f"{name}_data" for name in reduction.names), "out"]
-        self._parts = kernel.parts
-        space = ["counters", "partial"] * (kernel.parts > 1)
-        # How far reversed axes move the offset of each input.
-        self._shift = (*geometry.shift, 0) if any(geometry.shift) else ()
-        self._counters = kernel.tiles
-        block = self.form.block if self.form.kind == "columns" else 1
-        self._partial_bytes = kernel.tiles * kernel.parts * block * reduction.acc.bytes
-        self.workspace_bytes = self._partial_bytes if kernel.parts > 1 else 0
-        self._launch = engine.programs.launch(
-            text,
-            f"reduce_{self.form.kind}",
-            _constants(kernel),
-            [*arrays, *space],
-            [f"{name}_offset" for name in (*reduction.names, "out")],
-            (kernel.tiles * kernel.parts * self.form.group_size,),
-            (self.form.group_size,),
-        )
-
-    def enqueue(
-        self,
-        state: QueueState,
-        buffers: Sequence[Any],
-        offsets: tuple[int, ...],
-        scalars: tuple[Any, ...] = (),
-        wait_for: Sequence[cl.Event] | None = None,
-    ) -> cl.Event | None:
-        """See :meth:`Plan.enqueue`; it has no scalars."""
-        if self._shift:
-            offsets = tuple(at + by for at, by in zip(offsets, self._shift, strict=True))
-        if self._parts > 1:
-            buffers = (*buffers, *state.counters_and_partials(self._counters, self._partial_bytes))
-        return self._launch(state, buffers, offsets, wait_for)
+def reduce_plan(engine: Engine, kernel: ReduceKernel, text: Specialization) -> OneLaunch:
+    """Return the plan of a reduction bound to shapes and strides, from its text."""
+    form, reduction, geometry = kernel.form, kernel.reduction, kernel.geometry
+    block, shared = form.block if form.kind == "columns" else 1, kernel.parts > 1
+    partials = kernel.tiles * kernel.parts * block * reduction.acc.bytes
+    return OneLaunch(
+        engine, text, f"reduce_{form.kind}", _constants(kernel),
+        [*(f"{name}_data" for name in reduction.names), "out"],
+        (kernel.tiles * kernel.parts * form.group_size,), (form.group_size,),
+        offsets=[f"{name}_offset" for name in (*reduction.names, "out")],
+        starts=(*geometry.shift, 0),  # how far reversed axes move the offset of each input
+        counters=kernel.tiles if shared else 0, partials=partials if shared else 0,
+        flop=geometry.rows * geometry.count,  # about one operation for each element
+        nbytes=kernel.bytes,
+    )  # fmt: skip
 
 
 def _constants(kernel: ReduceKernel) -> dict[str, int | None]:

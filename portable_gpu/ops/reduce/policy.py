@@ -10,11 +10,11 @@ from portable_gpu.dtypes import Element
 from portable_gpu.powers_of_two import is_power_of_two
 from portable_gpu.targets import Target
 from portable_gpu.tuning.figures import Figures
-from portable_gpu.tuning.policy import Policy, Range
+from portable_gpu.tuning.policy import Range, TunedPolicy
 
 
 @dataclass(frozen=True)
-class ReducePolicy(Policy):
+class ReducePolicy(TunedPolicy):
     """How reductions use a device.
 
     Attributes:
@@ -62,7 +62,7 @@ class ReducePolicy(Policy):
         }
 
     def edges(self, itemsize: int) -> tuple[int, int, int]:
-        """See :meth:`Policy.edges`."""
+        """See :meth:`TunedPolicy.edges`."""
         rows = self.group_size * max(1, self.vector_bytes // itemsize) * self.unroll
         return rows, self.column_bytes // itemsize * self.column_lanes, 1
 

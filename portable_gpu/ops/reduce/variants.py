@@ -12,7 +12,7 @@ from portable_gpu.codegen.specialization import Specialization
 from portable_gpu.errors import BuildError, UnsupportedError
 from portable_gpu.ops.reduce.gpu_kernels import gpu_columns, gpu_rows
 from portable_gpu.ops.reduce.kernels import ReduceKernel, cpu_columns, cpu_rows, is_unit
-from portable_gpu.ops.reduce.plan import ReducePlan
+from portable_gpu.ops.reduce.plan import reduce_plan
 from portable_gpu.ops.reduce.policy import ReducePolicy
 from portable_gpu.ops.reduce.problem import Geometry, Problem, analyse, centre_dtype
 from portable_gpu.ops.variant import Variant, best_of, bind_best, by_rule
@@ -161,8 +161,8 @@ def _variant(kernel: ReduceKernel, target: Target) -> Variant:
     )
 
 
-def _plan(engine: Engine, kernel: ReduceKernel) -> ReducePlan:
-    return ReducePlan(engine, kernel, kernel.specialization(engine.target))
+def _plan(engine: Engine, kernel: ReduceKernel) -> Plan:
+    return reduce_plan(engine, kernel, kernel.specialization(engine.target))
 
 
 def _after_means(problem: Problem, means: Variant, squares: Variant) -> Variant:

@@ -25,36 +25,21 @@ _WHY = {
 }
 
 
-class SamplingPlan(OneLaunch):
-    """The launch of a problem; a copy takes the bits of the value of outputs that read nothing."""
-
-    def __init__(self, engine: Engine, problem: SamplingProblem, kernel: SamplingKernel) -> None:
-        """Build the kernel, and upload its tables.
-
-        Raises:
-            BuildError: The driver refused the kernel.
-            DeviceMemoryError: The tables do not fit.
-        """
-        values = tables(problem, kernel)
-        self.bytes = problem.nbytes
-        self.flop = multiply_adds_of(problem.shape, problem.rules)
-        self.kept_bytes = sum(table.nbytes for table in values.values())
-        fills: tuple[str, ...] = ("fill_re", "fill_im") if problem.elem.complex else ("fill",)
-        fills = fills if problem.kind == "copy" else ()
-        self._scalars = (0,) * len(fills)
-        self.workspace_bytes = kernel.workspace_bytes
-        buffers = [f"{name}_data" for name in problem.names]
-        self._launch = engine.programs.launch(
-            kernel.specialization(engine.target),
-            "sampling",
-            kernel.integers,
-            ["sums", *buffers] if self.workspace_bytes else buffers,
-            [*fills, *(f"{name}_offset" for name in problem.names)],
-            (kernel.groups * kernel.group_size,),
-            (kernel.group_size,),
-            as_bits=fills if problem.elem.complex else (),
-            bound={name: engine.upload(table) for name, table in values.items()},
-        )
+def sampling_plan(engine: Engine, problem: SamplingProblem, kernel: SamplingKernel) -> OneLaunch:
+    """Return the plan; a copy takes the bits of the value of outputs that read nothing."""
+    is_complex = problem.elem.complex
+    fills = ("fill_re", "fill_im") if is_complex else ("fill",)
+    scalars = dict.fromkeys(fills, 0) if problem.kind == "copy" else {}
+    return OneLaunch(
+        engine, kernel.specialization(engine.target), "sampling", kernel.integers,
+        [f"{name}_data" for name in problem.names],
+        (kernel.groups * kernel.group_size,), (kernel.group_size,),
+        offsets=[f"{name}_offset" for name in problem.names], scalars=scalars,
+        as_bits=[*scalars] if is_complex else (), tables=tables(problem, kernel),
+        workspaces={"sums": kernel.workspace_bytes},
+        flop=multiply_adds_of(problem.shape, problem.rules),
+        nbytes=problem.nbytes,
+    )  # fmt: skip
 
 
 def multiply_adds_of(shape: Shape, rules: Sequence[AxisRule | None]) -> int:
@@ -82,7 +67,7 @@ def variants(problem: SamplingProblem, target: Target) -> list[Variant]:
             launches=1,
             why=_WHY[kernel.template],
             texts=lambda: [kernel.specialization(target)],
-            bind=lambda engine: SamplingPlan(engine, problem, kernel),
+            bind=lambda engine: sampling_plan(engine, problem, kernel),
             details={
                 "groups": kernel.groups,
                 "group size": kernel.group_size,

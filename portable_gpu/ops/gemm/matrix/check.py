@@ -13,10 +13,10 @@ import pyopencl as cl
 from portable_gpu.ops.gemm.matrix.format import F64, PRODUCTS, Side, format_of, strides
 from portable_gpu.ops.gemm.matrix.plan import MatrixPlan
 from portable_gpu.ops.gemm.matrix.policy import POLICIES, WgmmaPolicy
-from portable_gpu.ops.gemm.matrix.repack import Repack, RepackPlan
+from portable_gpu.ops.gemm.matrix.repack import Repack
 from portable_gpu.ops.gemm.problem import GemmProblem, Operand
 from portable_gpu.ops.gemm.reader import Gather, Table
-from portable_gpu.ops.gemm.skinny.fragments import SkinnyPlan, kernel_of
+from portable_gpu.ops.gemm.skinny.fragments import kernel_of, skinny_plan
 from portable_gpu.ops.gemm.tiled.plan import TiledPlan
 from portable_gpu.ops.gemm.tiled.policy import GemmPolicy
 from portable_gpu.ops.gemm.tiling import Tiling
@@ -98,7 +98,7 @@ def product_of_pieces(engine: Engine, problem: GemmProblem) -> Plan:
         source = replace(operand, row=row, col=col)
         repack = Repack.into_pieces(source, extent, k, (), parts, pitch, engine.target)
         space = Temporary(f"pieces {side}", repack.nbytes, repack.elem.itemsize)
-        steps.append(Step(RepackPlan(engine, repack), (number, space)))
+        steps.append(Step(repack.plan(engine), (number, space)))
         spaces.append(space)
         reader = Gather(
             "row" if side == "a" else "col", (extent,), (parts * pitch,),
@@ -122,7 +122,7 @@ def works_on_few_columns(engine: Engine, problem: GemmProblem) -> bool:
     key = ("matrix units work", "few columns", problem.a.elem.name)
 
     def bind(small: GemmProblem) -> Plan:
-        return SkinnyPlan(engine, small, kernel_of(small, engine.target, engine.table))
+        return skinny_plan(engine, small, kernel_of(small, engine.target, engine.table))
 
     return engine.plan(key, lambda: _check(engine, problem, _FEW_COLUMNS, bind))
 

@@ -69,7 +69,7 @@ class MatrixPlan(Plan):
         self.problem, self.tiling = problem, tiling
         plan = arrange(problem, tiling, engine.target)
         self._maps = [tensor_map.made(engine) for tensor_map in plan.maps]
-        self._repacks = {side: repack.launch(engine) for side, repack in plan.repacks.items()}
+        self._repacks = {side: repack.plan(engine) for side, repack in plan.repacks.items()}
         self._starts, self._repacked_bytes = plan.starts, plan.nbytes
         p, splits = plan.problem, tiling.splits
         self.flop, self.bytes = problem.flop, problem.bytes
@@ -146,7 +146,8 @@ class MatrixPlan(Plan):
             for side, repack in self._repacks.items():
                 place, start = self._places[side], self._starts[side]
                 source_and_target = arrays[place], workspace
-                events.append(repack(state, source_and_target, (starts[place], start), wait_for))
+                moved = (starts[place], start)
+                events.append(repack.enqueue(state, source_and_target, moved, (), wait_for))
                 arrays[place], starts[place] = workspace, start
             wait_for = state.after(*events)
         buffers, scalars = (*self._maps, *arrays), (*starts, *scalars)

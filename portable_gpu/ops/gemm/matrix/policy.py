@@ -9,7 +9,7 @@ from typing import Annotated, Any, TypeAlias
 from portable_gpu.dtypes import Element
 from portable_gpu.errors import PolicyError
 from portable_gpu.targets import Target
-from portable_gpu.tuning.policy import Policy, Range
+from portable_gpu.tuning.policy import Range, TunedPolicy
 
 #: Bytes of a line of local memory: the span of the matrix unit's widest swizzle.
 LINE = 128
@@ -27,7 +27,7 @@ _MAX_SUM_REGISTERS = 96
 
 
 @dataclass(frozen=True)
-class WgmmaPolicy(Policy):
+class WgmmaPolicy(TunedPolicy):
     """The tiles of ``cl_kernels/gemm/wgmma.cl.mako``.
 
     Attributes:
@@ -170,7 +170,7 @@ class WgmmaPolicy(Policy):
         }
 
     def edges(self, itemsize: int) -> tuple[int, int, int]:
-        """See :meth:`Policy.edges`."""
+        """See :meth:`TunedPolicy.edges`."""
         return self.tile_m, self.tile_n, _STEP
 
     def limits(self, target: Target, elem: Element) -> Mapping[str, bool]:
@@ -195,7 +195,7 @@ class WgmmaPolicy(Policy):
 
 
 @dataclass(frozen=True)
-class MmaPolicy(Policy):
+class MmaPolicy(TunedPolicy):
     """The tiles of ``cl_kernels/gemm/mma.cl.mako``.
 
     Attributes:
@@ -276,7 +276,7 @@ class MmaPolicy(Policy):
         }
 
     def edges(self, itemsize: int) -> tuple[int, int, int]:
-        """See :meth:`Policy.edges`."""
+        """See :meth:`TunedPolicy.edges`."""
         return self.tile_m, self.tile_n, _STEP
 
     def limits(self, target: Target, elem: Element) -> Mapping[str, bool]:
@@ -303,7 +303,7 @@ class MmaPolicy(Policy):
 
 
 @dataclass(frozen=True)
-class MfmaPolicy(Policy):
+class MfmaPolicy(TunedPolicy):
     """The tiles of ``cl_kernels/gemm/mfma.cl.mako``.
 
     Attributes:
@@ -376,7 +376,7 @@ class MfmaPolicy(Policy):
         }
 
     def edges(self, itemsize: int) -> tuple[int, int, int]:
-        """See :meth:`Policy.edges`."""
+        """See :meth:`TunedPolicy.edges`."""
         return self.tile_m, self.tile_n, _STEP
 
     def limits(self, target: Target, elem: Element) -> Mapping[str, bool]:

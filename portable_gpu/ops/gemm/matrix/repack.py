@@ -13,7 +13,6 @@ from portable_gpu.ops.gemm.matrix.format import MatrixFormat, Side, strides
 from portable_gpu.ops.gemm.problem import GemmProblem, Operand
 from portable_gpu.ops.one_launch import OneLaunch
 from portable_gpu.runtime.engine import Engine
-from portable_gpu.runtime.launch import Launch
 from portable_gpu.targets import Target
 
 
@@ -121,20 +120,16 @@ class Repack:
         row, col = (line, 1) if (self.side == "a") != self.across else (1, line)
         return Operand(self.elem, row, col, steps if self.batch else (0,) * len(batch), False, 16)
 
-    def launch(self, engine: Engine) -> Launch:
-        """Return the launch; its arguments are source and destination, and their offsets."""
+    def plan(self, engine: Engine) -> OneLaunch:
+        """Return the plan of the pass.  Operands: the source, and what is written."""
         columns = -(-self.pitch // 64)
         constants = {"rows": self.rows, "k": self.k, "pitch": self.pitch, "columns": columns}
         constants |= operands.strides({"from": self.source}) | operands.extents(self.batch)
-        return engine.programs.launch(
-            self.spec,
-            "repack",
-            constants,
-            ["from", "to"],
-            ["from_offset", "to_offset"],
-            (256 * columns * -(-self.rows // 64), prod(self.batch)),
-            (256, 1),
-        )
+        grid = (256 * columns * -(-self.rows // 64), prod(self.batch))
+        return OneLaunch(
+            engine, self.spec, "repack", constants, ["from", "to"], grid, (256, 1),
+            nbytes=self.moved,
+        )  # fmt: skip
 
 
 def _text(
@@ -161,12 +156,3 @@ def _text(
         copied=copied,
         rows_adjacent=abs(source.row) < abs(source.col),
     )
-
-
-class RepackPlan(OneLaunch):
-    """A pass as a plan of its own.  Operands: the source, and what is written."""
-
-    def __init__(self, engine: Engine, repack: Repack) -> None:
-        """Build the kernel."""
-        self.bytes = repack.moved
-        self._launch = repack.launch(engine)

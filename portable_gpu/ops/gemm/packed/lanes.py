@@ -12,7 +12,6 @@ from portable_gpu.ops.gemm.operands import (
     extents,
     factors,
     matrix_parameters,
-    offsets,
     strides,
 )
 from portable_gpu.ops.gemm.packed.forms import PackedForm, in_place
@@ -110,39 +109,29 @@ def gain(problem: GemmProblem, policy: PackedPolicy, other: PackedForm, target: 
     return one_by_one / costs.side_by_side(problem, policy.vector)
 
 
-class LanesPlan(OneLaunch):
-    """Small products bound to an engine: one launch.
+def lanes_plan(engine: Engine, problem: GemmProblem, policy: PackedPolicy) -> OneLaunch:
+    """Return the plan of small products.
 
     Operands: a, b and c; scalars: alpha and beta.
     Workspace: V products' operands for each work-item.
     Order: along k, one step after the other.
     """
-
-    _scalars = (1, 0)
-
-    def __init__(self, engine: Engine, problem: GemmProblem, policy: PackedPolicy) -> None:
-        """Build the kernel."""
-        p = problem
-        self.flop, self.bytes = p.flop, p.bytes
-        units = engine.target.compute_units
-        blocks = -(-p.batch_size // policy.vector)
-        blocks_each = -(-blocks // (1 if units == 1 else ITEMS * units))
-        items = -(-blocks // blocks_each)
-        self.workspace_bytes = items * _elements(p) * policy.vector * p.compute.itemsize
-        operands = {"a": p.a, "b": p.b, "c": p.c}
-        self._launch = engine.programs.launch(
-            text(p, policy, engine.target),
-            "lanes",
-            {
-                "m": p.m, "n": p.n, "steps": p.k, "blocks_each": blocks_each, "count": p.batch_size,
-                "common_a": not any(p.a.batch), "common_b": not any(p.b.batch),
-                **strides(operands), **extents(p.batch),
-            },
-            ["scratch", *operands],
-            ["alpha", "beta", *offsets(operands)],
-            (items, 1, 1),
-            (1, 1, 1),
-        )  # fmt: skip
+    p, units = problem, engine.target.compute_units
+    blocks = -(-p.batch_size // policy.vector)
+    blocks_each = -(-blocks // (1 if units == 1 else ITEMS * units))
+    items = -(-blocks // blocks_each)
+    operands = {"a": p.a, "b": p.b, "c": p.c}
+    constants = {
+        "m": p.m, "n": p.n, "steps": p.k, "blocks_each": blocks_each, "count": p.batch_size,
+        "common_a": not any(p.a.batch), "common_b": not any(p.b.batch),
+        **strides(operands), **extents(p.batch),
+    }  # fmt: skip
+    return OneLaunch(
+        engine, text(p, policy, engine.target), "lanes", constants, list(operands), (items, 1, 1),
+        (1, 1, 1), scalars={"alpha": 1, "beta": 0},
+        workspaces={"scratch": items * _elements(p) * policy.vector * p.compute.itemsize},
+        flop=p.flop, nbytes=p.bytes,
+    )  # fmt: skip
 
 
 def _elements(p: GemmProblem) -> int:

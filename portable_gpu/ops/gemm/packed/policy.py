@@ -13,11 +13,11 @@ from typing import Annotated, Any
 from portable_gpu.dtypes import Element
 from portable_gpu.ops.caches import L1_BYTES, L2_BYTES
 from portable_gpu.targets import Target
-from portable_gpu.tuning.policy import Policy, Range
+from portable_gpu.tuning.policy import Range, TunedPolicy
 
 
 @dataclass(frozen=True)
-class PackedPolicy(Policy):
+class PackedPolicy(TunedPolicy):
     """Sizes of the packed gemm.
 
     Attributes:
@@ -72,7 +72,7 @@ class PackedPolicy(Policy):
         }
 
     def edges(self, itemsize: int) -> tuple[int, int, int]:
-        """See :meth:`Policy.edges`."""
+        """See :meth:`TunedPolicy.edges`."""
         return self.item_m, self.item_n, self.depth
 
     def limits(self, target: Target, elem: Element) -> Mapping[str, bool]:

@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Annotated, Any
-
-import pyopencl as cl
 
 from portable_gpu.codegen.epilogue import Finish, stored_operands
 from portable_gpu.codegen.parameters import buffer, operand, scalars
 from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.dtypes import Element
-from portable_gpu.ops.gemm.operands import as_given, extras, offsets, strides
+from portable_gpu.ops.gemm.operands import as_given, extras, strides
 from portable_gpu.ops.gemm.problem import GemmProblem
+from portable_gpu.ops.gemv.plan import VARYING, varying
+from portable_gpu.ops.one_launch import OneLaunch
 from portable_gpu.ops.variant import Variant
 from portable_gpu.runtime.engine import Engine
-from portable_gpu.runtime.plan import Plan
-from portable_gpu.runtime.queue_state import QueueState
 from portable_gpu.targets import Target
 from portable_gpu.tuning.costs import DeviceCosts
 from portable_gpu.tuning.figures import Figures
-from portable_gpu.tuning.policy import Policy, Range
+from portable_gpu.tuning.policy import Range, TunedPolicy
 from portable_gpu.tuning.table import PolicyRow, TuningTable
 
 #: The most rows, or columns, of C.
@@ -30,7 +29,7 @@ _WIDE = 8  # elements of a load
 
 
 @dataclass(frozen=True)
-class SkinnyPolicy(Policy):
+class SkinnyPolicy(TunedPolicy):
     """The partition of a product in ``cl_kernels/gemm/skinny.cl.mako``.
 
     Attributes:
@@ -71,7 +70,7 @@ class SkinnyPolicy(Policy):
         }
 
     def edges(self, itemsize: int) -> tuple[int, int, int]:
-        """See :meth:`Policy.edges`."""
+        """See :meth:`TunedPolicy.edges`."""
         return 16 * self.blocks, MOST_VECTORS, 32 * self.unroll
 
     def limits(self, target: Target, elem: Element) -> Mapping[str, bool]:
@@ -233,7 +232,7 @@ def variant(problem: GemmProblem, target: Target, table: TuningTable) -> Variant
         launches=1,
         why=f"{p.n} column(s) for matrix instructions of warps, which read A in place",
         texts=lambda: [kernel.spec],
-        bind=lambda engine: SkinnyPlan(engine, p, kernel),
+        bind=lambda engine: skinny_plan(engine, p, kernel),
         row=kernel.row,
         details={
             "group size": policy.group_size,
@@ -245,48 +244,23 @@ def variant(problem: GemmProblem, target: Target, table: TuningTable) -> Variant
     )
 
 
-class SkinnyPlan(Plan):
-    """One launch that reads the large operand once."""
+def skinny_plan(engine: Engine, problem: GemmProblem, kernel: SkinnyKernel) -> OneLaunch:
+    """Return the plan of a product that the path :func:`takes`; it reads the large operand once.
 
-    def __init__(self, engine: Engine, problem: GemmProblem, kernel: SkinnyKernel) -> None:
-        """Build the kernel of a product that the path :func:`takes`."""
-        p = problem
-        self._kernel = kernel
-        self.flop, self.bytes, self.workspace_bytes = p.flop, p.bytes, kernel.partial_bytes
-        arrays = extras(p)
-        constants = {
-            "w_pitch": p.a.col if kernel.across else p.a.row, "x_step": p.b.row, "x_pitch": p.b.col,
-            "y_step": p.c.row, "y_pitch": p.c.col, "m": p.m, **strides(arrays),
-        }  # fmt: skip
-        names = as_given(("w", "x", "y", *arrays))
-        buffers = list(names)
-        if kernel.parts > 1:
-            constants |= {"parts": kernel.parts, "part_size": kernel.part_size}
-            buffers += ["partial", "counters"]
-        size = kernel.row.policy.group_size
-        self._launch = engine.programs.launch(
-            kernel.spec,
-            "gemm_skinny",
-            constants,
-            buffers,
-            [*offsets(names), "n", "alpha", "beta", "reads_y"],
-            (kernel.blocks * kernel.parts * size,),
-            (size,),
-        )
-        self._k = p.k
-
-    def enqueue(
-        self,
-        state: QueueState,
-        buffers: Sequence[Any],
-        offsets: tuple[int, ...],
-        scalars: tuple[Any, ...] = (),
-        wait_for: Sequence[cl.Event] | None = None,
-    ) -> cl.Event | None:
-        """See :meth:`Plan.enqueue`: of a, b, the epilogue's arrays and c, by alpha and beta."""
-        kernel, (alpha, beta) = self._kernel, scalars
-        scalars = (*offsets, self._k if alpha else 0, alpha, beta, 1 if beta else 0)
-        if kernel.parts > 1:
-            counters, partial = state.counters_and_partials(kernel.blocks, kernel.partial_bytes)
-            buffers = (*buffers, partial, counters)
-        return self._launch(state, buffers, scalars, wait_for)
+    Operands: a, b, the epilogue's arrays and c; scalars: alpha and beta.
+    """
+    p = problem
+    arrays = extras(p)
+    constants = {
+        "w_pitch": p.a.col if kernel.across else p.a.row, "x_step": p.b.row, "x_pitch": p.b.col,
+        "y_step": p.c.row, "y_pitch": p.c.col, "m": p.m, **strides(arrays),
+    }  # fmt: skip
+    if kernel.parts > 1:
+        constants |= {"parts": kernel.parts, "part_size": kernel.part_size}
+    size = kernel.row.policy.group_size
+    return OneLaunch(
+        engine, kernel.spec, "gemm_skinny", constants, as_given(("w", "x", "y", *arrays)),
+        (kernel.blocks * kernel.parts * size,), (size,), scalars=VARYING,
+        convert=partial(varying, p.k), counters=kernel.blocks if kernel.parts > 1 else 0,
+        partials=kernel.partial_bytes, flop=p.flop, nbytes=p.bytes,
+    )  # fmt: skip

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from typing import Any
-
-import pyopencl as cl
 
 from portable_gpu.ops.gemm.matrix.check import works_on_few_columns
 from portable_gpu.ops.gemm.problem import GemmProblem
@@ -16,8 +14,7 @@ from portable_gpu.ops.gemm.skinny.fragments import finish
 from portable_gpu.ops.gemv import variants as gemv
 from portable_gpu.ops.gemv.problem import GemvProblem
 from portable_gpu.ops.variant import Variant
-from portable_gpu.runtime.plan import Plan
-from portable_gpu.runtime.queue_state import QueueState
+from portable_gpu.runtime.plan import Plan, Step, Steps
 from portable_gpu.targets import Target
 from portable_gpu.tuning.table import TuningTable
 
@@ -66,17 +63,17 @@ def variants(problem: GemmProblem, target: Target, table: TuningTable) -> Iterat
     """Yield the variants of one launch that read the large operand once, without packing it."""
     if problem.triangle:
         return
-    few, transposed = upright(problem), problem.n > problem.m
+    few = upright(problem)
     if fragments.takes(few, target):
         yield _transposing(
-            fragments.variant(few, target, table), transposed,
+            fragments.variant(few, target, table), problem,
             works=partial(works_on_few_columns, problem=few),
         )  # fmt: skip
     if is_skinny(problem, target):
         vectors = as_gemv(few).forwards()
         slowdown = _slowdown(vectors, target)
         for item in gemv.variants(vectors, target, table):
-            yield _transposing(replace(item, estimate=item.estimate * slowdown), transposed)
+            yield _transposing(replace(item, estimate=item.estimate * slowdown), problem)
 
 
 def _slowdown(few: GemvProblem, target: Target) -> float:
@@ -87,28 +84,18 @@ def _slowdown(few: GemvProblem, target: Target) -> float:
     return costs.interleaved if few.x_pitch == 1 else costs.apart
 
 
-def _transposing(variant: Variant, transposed: bool, **fields: Any) -> Variant:
-    if not transposed:
+def _transposing(variant: Variant, problem: GemmProblem, **fields: Any) -> Variant:
+    """Return a variant of the problem that :func:`upright` returns, for the problem itself."""
+    if problem.n <= problem.m:
         return replace(variant, **fields)
-    return replace(variant, bind=lambda engine: Transposed(variant.bind(engine)), **fields)
+    extras = len(problem.extras)
+    return replace(variant, bind=lambda engine: transposed(variant.bind(engine), extras), **fields)
 
 
-class Transposed(Plan):
-    """A product that is computed by a plan of its transpose, with A and B exchanged."""
+def transposed(plan: Plan, extras: int = 0) -> Plan:
+    """Return the plan of a product by that of its transpose, with A and B exchanged.
 
-    def __init__(self, plan: Plan) -> None:
-        self.plan = plan
-        self.flop, self.bytes, self.workspace_bytes = plan.flop, plan.bytes, plan.workspace_bytes
-
-    def enqueue(
-        self,
-        state: QueueState,
-        buffers: Sequence[Any],
-        offsets: tuple[int, ...],
-        scalars: tuple[Any, ...] = (),
-        wait_for: Sequence[cl.Event] | None = None,
-    ) -> cl.Event | None:
-        """See :meth:`Plan.enqueue`: of a, b, the epilogue's arrays and c, by alpha and beta."""
-        a, b, *out = buffers
-        at_a, at_b, *at_out = offsets
-        return self.plan.enqueue(state, (b, a, *out), (at_b, at_a, *at_out), scalars, wait_for)
+    Operands: a, b, the epilogue's arrays, of which there are ``extras``, and c; scalars: alpha and
+    beta.
+    """
+    return Steps([Step(plan, (1, 0, *range(2, 3 + extras)), takes_scalars=True)])

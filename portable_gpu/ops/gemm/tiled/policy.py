@@ -10,11 +10,11 @@ from portable_gpu.codegen.operators import SCALAR_BYTES
 from portable_gpu.dtypes import Element
 from portable_gpu.powers_of_two import floor_power_of_two
 from portable_gpu.targets import Target
-from portable_gpu.tuning.policy import Policy, Range
+from portable_gpu.tuning.policy import Range, TunedPolicy
 
 
 @dataclass(frozen=True)
-class GemmPolicy(Policy):
+class GemmPolicy(TunedPolicy):
     """The tiles of ``cl_kernels/gemm/gemm.cl.mako``.
 
     The usual optimisations of a product are points of this space: tiles in local memory have
@@ -182,7 +182,7 @@ class GemmPolicy(Policy):
         }
 
     def edges(self, itemsize: int) -> tuple[int, int, int]:
-        """See :meth:`Policy.edges`."""
+        """See :meth:`TunedPolicy.edges`."""
         return self.tile_m, self.tile_n, self.tile_k
 
     def limits(self, target: Target, elem: Element) -> Mapping[str, bool]:
