@@ -232,7 +232,7 @@ def check_repacked(
     source = cla.to_device(engine.queue, values)
     to = cla.to_device(engine.queue, np.full(repack.elements + 16, 7, form_dtype(form)))
     state = engine.state()
-    state.event(repack.launch(engine)(state, (source.data, to.data), (0, 16))).wait()
+    state.event(repack.plan(engine).enqueue(state, (source.data, to.data), (0, 16))).wait()
     assert np.all(to.get()[:16] == 7)
     result = to.get()[16:].reshape(products, repack.rows, repack.parts, repack.pitch)
     assert not np.any(result[..., repack.k :])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,8 @@ from portable_gpu.runtime.views import Shape, View, inverse, order_of_axes, perm
 _COPIED = {1: "u8", 2: "u16", 4: "u32", 8: "u64"}
 #: Estimated operations for each tap, by which small calls stay on the calling thread.
 _OPERATIONS = 4
+#: Longer axes are not counted tap by tap: their calls are not small in any case.
+_MOST_COUNTED = 1 << 16
 
 
 class SamplingOperation:
@@ -102,6 +105,9 @@ def invocation(
     if kind == "copy":
         elem = element(np.dtype(f"u{elem.itemsize}")) if elem.itemsize in _COPIED else elem
 
+    reads_one = kind == "copy" or max(shape, default=0) > _MOST_COUNTED
+    taps = prod(shape) if reads_one else multiply_adds_of(shape, rules)
+
     def plan(engine: Engine, views: Sequence[View]) -> Plan:
         strides = tuple([tuple([view.strides[axis] for axis in back]) for view in views])
         aligned = 1 if engine.target.is_cpu else min(16, *(view.alignment for view in views))
@@ -114,7 +120,7 @@ def invocation(
         shape=tuple([shape[axis] for axis in order]),
         dtype=x.dtype,
         plan=plan,
-        flop=max(2 * x.size, _OPERATIONS * multiply_adds_of(shape, rules)),
+        flop=max(2 * x.size, _OPERATIONS * taps),
         scalars=fill if kind == "copy" else (),
         out=arguments.out,
     )
