@@ -6,7 +6,7 @@
 ##     |         a a a a  R rows share one load and      sums, which are in registers meanwhile.
 ##     v         ...      store of the sums
 ## Short rows are read one by one (R = 1), in the order of memory.  The outputs of a block are divided into panels: of
-## U * V outputs as long as so many are left, then at most one of each size U / 2 * V ... V, V / 2 ... 1.
+## U * V outputs, and for the rest at most one panel of each size U / 2 * V ... V, V / 2 ... 1.
 ##
 ## A group is one work-item.  Group g has block g / parts of the outputs and part g % parts of the summed axis; the last
 ## group of a block to finish adds the parts in order.

@@ -9,7 +9,6 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
 from copy import copy, deepcopy
 from math import cos, pi
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,15 +16,14 @@ import numpy as np
 from portable_gpu.arguments import flag, of_kind, one_of, real_number, whole
 from portable_gpu.errors import ArgumentError, ArgumentTypeError
 from portable_gpu.nn.optim import Adam, Optimizer
-from portable_gpu.nn.serialization import read_state
-from portable_gpu.nn.state import fitting, flat_state, save_state
+from portable_gpu.nn.state import Saved, fitting, flat_state
 from portable_gpu.runtime.transfer import asnumpy
 
 #: The kinds of NumPy's dtypes that numbers of a kind are loaded from.
 _KINDS = {"b": "b", "i": "iu", "f": "iuf"}
 
 
-class LRScheduler:
+class LRScheduler(Saved):
     """The base of schedules: factors of the learning rate of each group, by the step.
 
     A step multiplies the learning rate that the group has, as in torch.  So several schedules of
@@ -106,25 +104,6 @@ class LRScheduler:
             loaded.append((schedule, new))
         for schedule, new in loaded:
             vars(schedule).update(vars(new))
-
-    def save(self, path: str | Path) -> None:
-        """Write the state dictionary to a file, ``.npz`` or ``.safetensors``.
-
-        Raises:
-            ArgumentError: The name has another suffix.
-            OSError: The file cannot be written; one that existed is unchanged.
-        """
-        save_state(path, self.state_dict())
-
-    def load(self, path: str | Path) -> None:
-        """Replace all numbers by those of a file, ``.npz`` or ``.safetensors``.
-
-        Raises:
-            ArgumentError: The file is none of these, or is damaged; or as
-                :meth:`load_state_dict`.
-            OSError: The file cannot be read.
-        """
-        self.load_state_dict(read_state(path))
 
     def _check(self) -> None:
         """Raise ArgumentTypeError or ArgumentError for a wrong argument."""

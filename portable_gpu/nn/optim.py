@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import deepcopy
 from functools import partial
 from itertools import groupby
-from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -20,8 +19,7 @@ from portable_gpu.codegen.operators import BinaryOp
 from portable_gpu.dtypes import element
 from portable_gpu.errors import ArgumentError, ArgumentTypeError, reraise_of_signal
 from portable_gpu.nn.parameter import ModuleParameter, as_parameters, flattened, gradients
-from portable_gpu.nn.serialization import read_state
-from portable_gpu.nn.state import fitting, flat_state, save_state
+from portable_gpu.nn.state import Saved, fitting, flat_state
 from portable_gpu.ops.elementwise import elementwise
 from portable_gpu.ops.optim.api import (
     adam_step,
@@ -195,7 +193,7 @@ class _Slot:
             self.is_loaded[number] = False
 
 
-class Optimizer:
+class Optimizer(Saved):
     """The base of optimisers.
 
     Attributes:
@@ -384,27 +382,6 @@ class Optimizer:
                 entry["step"] = 1  # all that a step asks is whether there was one
             result[id(parameter)] = entry
         return result
-
-    def save(self, path: str | Path) -> None:
-        """Write the state dictionary to a file, ``.npz`` or ``.safetensors``.
-
-        Keys are joined by points: ``state.0.exp_avg``, ``param_groups.0.lr``.
-
-        Raises:
-            ArgumentError: The name has another suffix.
-            OSError: The file cannot be written; one that existed is unchanged.
-        """
-        save_state(path, self.state_dict())
-
-    def load(self, path: str | Path) -> None:
-        """Replace the state and all options by those of a file, ``.npz`` or ``.safetensors``.
-
-        Raises:
-            ArgumentError: The file is none of these, or is damaged; or as
-                :meth:`load_state_dict`.
-            OSError: The file cannot be read.
-        """
-        self.load_state_dict(read_state(path))
 
     def _states(self, group: dict[str, Any]) -> tuple[str, ...]:
         """The names of the state arrays that a step has, which depend on the options."""

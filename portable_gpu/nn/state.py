@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
 from portable_gpu.arguments import of_kind
 from portable_gpu.errors import ArgumentError, ArgumentTypeError, ShapeError
-from portable_gpu.nn.serialization import write_state
+from portable_gpu.nn.serialization import read_state, write_state
 from portable_gpu.runtime.transfer import asnumpy
 from portable_gpu.runtime.views import as_array
 
@@ -33,10 +34,39 @@ def flat_state(state: Any, prefix: str = "") -> dict[str, Any]:
     return result
 
 
-def save_state(path: str | Path, state: Mapping[str, Any]) -> None:
-    """Write a nested state dictionary to a file, ``.npz`` or ``.safetensors``."""
-    values = flat_state(state).items()
-    write_state(path, {name: asnumpy(as_array(value, name)) for name, value in values})
+class Saved(ABC):
+    """What has a state dictionary, which files keep."""
+
+    @abstractmethod
+    def state_dict(self) -> dict[str, Any]:
+        """Return the state."""
+
+    @abstractmethod
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Replace the state by that of a dictionary."""
+
+    def save(self, path: str | Path) -> None:
+        """Write the state dictionary to a file, ``.npz`` or ``.safetensors``.
+
+        Keys of nested dictionaries are joined by points: ``param_groups.0.lr``.
+
+        Raises:
+            ArgumentError: The name has another suffix.
+            OSError: The file cannot be written; one that existed is unchanged.
+        """
+        values = flat_state(self.state_dict()).items()
+        write_state(path, {name: asnumpy(as_array(value, name)) for name, value in values})
+
+    def load(self, path: str | Path) -> None:
+        """Replace the state by that of a file, ``.npz`` or ``.safetensors``.
+
+        Raises:
+            ArgumentError: The file is none of these, or is damaged; keys do not match.
+            ShapeError: Shapes do not match.  Nothing has been replaced after an error; others as
+                ``load_state_dict``.
+            OSError: The file cannot be read.
+        """
+        self.load_state_dict(read_state(path))
 
 
 def fitting(

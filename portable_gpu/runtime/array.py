@@ -162,14 +162,14 @@ class Array:
         self.reports = ()
 
     def _allocated(self) -> cl.Buffer:
-        largest = min(device.max_mem_alloc_size for device in self.context.devices)
-        asked = f"shape is {shown(self.shape)} of {self.dtype}, {self.nbytes} bytes"
-        if self.nbytes > largest:
-            raise DeviceMemoryError(f"{asked}; the largest buffer of the device has {largest}")
         try:
             return cl.Buffer(self.context, cl.mem_flags.READ_WRITE, self.nbytes)
-        except cl.Error as error:
-            raise DeviceMemoryError(f"{asked}, which cannot be allocated: {error}") from error
+        except (cl.Error, TypeError) as error:  # TypeError: more than an integer of C holds
+            largest = min(device.max_mem_alloc_size for device in self.context.devices)
+            asked = f"shape is {shown(self.shape)} of {self.dtype}, {self.nbytes} bytes"
+            if self.nbytes > largest:
+                asked += f"; the largest buffer of the device has {largest}"
+            raise DeviceMemoryError(f"{asked}; it cannot be allocated: {error}") from error
 
     def _at(self, place: Layout, dtype: np.dtype[Any] | None = None) -> Array:
         """Return a view of the same memory, with the same queue, events and reports."""
@@ -259,7 +259,7 @@ class Array:
         """Wait for all events of the array, and remove them."""
         events = self.events
         if type(events) is QueueEvents and events.has_ended:
-            return  # a look at the list would take longer
+            return  # to read the list would take longer
         for event in events:
             event.wait()
         del events[:]

@@ -82,11 +82,11 @@ class GroupFactor(Factor):
         refuse({"progress": progress}, "progress")
         refactorize = super().refactorize
 
-        def again() -> Factor:
+        def attempt() -> Factor:
             with self._named_errors():
                 return refactorize(values, triangle=triangle, check=check)
 
-        return failures.run_with_retry(self.group, again)
+        return failures.run_with_retry(self.group, attempt)
 
     def solve(
         self, b: Any, system: str = "A", *, refine: str | int | None = None, out: Any = None

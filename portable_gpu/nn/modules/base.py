@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,8 +10,7 @@ import numpy as np
 from portable_gpu.arguments import flag, of_kind
 from portable_gpu.errors import ArgumentError, ShapeError
 from portable_gpu.nn.parameter import ModuleParameter
-from portable_gpu.nn.serialization import read_state, write_state
-from portable_gpu.nn.state import fitting
+from portable_gpu.nn.state import Saved, fitting
 from portable_gpu.runtime.array import DEVICE_KINDS
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.transfer import asarray, asnumpy
@@ -38,7 +36,7 @@ class Buffer:
             self.data.set(np.ascontiguousarray(values, self.data.dtype))
 
 
-class Module:
+class Module(Saved):
     """A layer, or a composition of layers, that keeps what its gradient needs.
 
     A subclass has ``forward(input)`` and ``backward(grad_output)``; its parameters, buffers and
@@ -141,25 +139,6 @@ class Module:
         }
         for name, value in tensors.items():
             value.set(moved[name])
-
-    def save(self, path: str | Path) -> None:
-        """Write the state dictionary to a file, ``.npz`` or ``.safetensors``.
-
-        Raises:
-            ArgumentError: The name has another suffix.
-            OSError: The file cannot be written; one that existed is unchanged.
-        """
-        write_state(path, self.state_dict())
-
-    def load(self, path: str | Path) -> None:
-        """Replace the parameters and buffers by those of a file, ``.npz`` or ``.safetensors``.
-
-        Raises:
-            ArgumentError: The file is none of these, or is damaged; keys do not match.
-            ShapeError: Shapes do not match.  Nothing has been replaced after an error.
-            OSError: The file cannot be read.
-        """
-        self.load_state_dict(read_state(path))
 
     def _writes_input(self) -> bool:
         """Whether ``forward`` begins with a layer whose result takes the place of its input."""

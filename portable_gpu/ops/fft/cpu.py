@@ -72,8 +72,8 @@ def with_fused_passes(found: Sequence[Decomposition], line: Line) -> list[Decomp
         for decomposition in found
         if any(pass_step.pass_.twiddle_length for pass_step in decomposition.pass_steps)
         and not any(
-            one.pass_.twiddle_length and following.pass_.twiddle_length
-            for one, following in pairwise(decomposition.pass_steps)
+            step.pass_.twiddle_length and following.pass_.twiddle_length
+            for step, following in pairwise(decomposition.pass_steps)
         )
         and 2 * line.real.itemsize * max(p.pass_.twiddle_length for p in decomposition.pass_steps)
         <= L2_BYTES // 4

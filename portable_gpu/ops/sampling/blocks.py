@@ -97,8 +97,8 @@ def _blocks_and_weights(
     expected, inverse = np.unique(
         np.repeat(np.arange(outputs), counts) * rule.size + places, return_inverse=True
     )
-    found, taps_of_pair = np.unique(pairs[is_tap], return_counts=True)
-    if not np.array_equal(expected, found):
+    pairs_of_taps, taps_of_pair = np.unique(pairs[is_tap], return_counts=True)
+    if not np.array_equal(expected, pairs_of_taps):
         return None
     pair_weights = np.bincount(inverse, weights, len(expected))
     # A place that several taps of an output read has its weight divided among them.

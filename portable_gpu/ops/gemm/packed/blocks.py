@@ -15,9 +15,9 @@ WORKSPACE = 192 << 20
 VISIT = 64
 #: If B is not packed: the least bytes of a row of B that a work-item reads.
 RUN_BYTES = 4 << 10
-#: The least flop of a work-item, beside which the start of a work-group (0.1 us) takes little time.
+#: The least flop of a work-item, compared with which a work-group starts in little time (0.1 us).
 ITEM_FLOP = 2_000_000
-#: The least flop of a compute unit, beside which a launch (40 us) takes little time.
+#: The least flop of a compute unit, compared with which a launch takes little time (40 us).
 LAUNCH_FLOP = 80_000_000
 
 

@@ -237,9 +237,9 @@ def _reads_rows(core: GemmProblem, policy: PackedPolicy, whole: bool, target: Ta
     """
     a, itemsize = core.a, core.a.elem.itemsize
     is_long = not whole and core.k * itemsize >= _LONG_ROW
-    most = target.rows_in_place if is_long else _FEW_ROWS
+    max_rows = target.rows_in_place if is_long else _FEW_ROWS
     pitch = a.row * itemsize
-    return policy.item_m <= most and a.col == 1 and pitch % (2 * PAGE_BYTES) != 0
+    return policy.item_m <= max_rows and a.col == 1 and pitch % (2 * PAGE_BYTES) != 0
 
 
 def _reads_b_in_place(core: GemmProblem, policy: PackedPolicy) -> bool:

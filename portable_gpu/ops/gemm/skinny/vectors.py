@@ -85,7 +85,7 @@ def _slowdown(few: GemvProblem, target: Target) -> float:
 
 
 def _transposing(variant: Variant, problem: GemmProblem, **fields: Any) -> Variant:
-    """Return a variant of the problem that :func:`upright` returns, for the problem itself."""
+    """Return a variant of the problem with swapped operands, for the problem itself."""
     if problem.n <= problem.m:
         return replace(variant, **fields)
     extras = len(problem.extras)
