@@ -1,16 +1,17 @@
-## Loads and products of conv/sliding and conv/sliding_weight, whose work-items advance from row to row.
+## Loads and products of the kernels conv/sliding and conv/sliding_weight, in which a work-item goes down the rows.
 ##
 ##   ranges(...)   declare the positions of the elements of a row that the results read
 ##   load(...)     load these elements of one row: declare, fetch and take
-##   weights(...)  copy the weights of a group's channels to local memory
+##   weights(...)  copy the weights of the work-group's channels to local memory
 ##   add(...)      add the products of a step
 ##
-## Loads are not in branches, so that all loads of a step are in flight at the same time.  For an element outside of the
-## source another element is loaded, and its value is replaced by 0.
+## Loads are not in branches, so that all loads of a step are in flight at the same time.  In place of an element
+## outside of the source the nearest one is loaded, and its value is replaced by 0.
 ##
-## chunks: (j, count) for `count` adjacent elements from position `from` + j on; each chunk is one load.
+## chunks: (j, count) for one load of `count` adjacent elements, j places after the first that the results read.  A
+## chunk of several elements is inside of the source or outside, and then wide is 1.
 ## strip: the Strip of V results along a row; rows: SlidingRows, with the Strip along axis 1.  wide: channels of a
-## vector.
+## vector.  I: the type of indices.
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%! from portable_gpu.codegen.operators import component, vector %>
 
@@ -54,11 +55,11 @@
 % endfor
 </%def>
 
-## Fetch the rows of a step (C text) that no earlier step has loaded: x{l}_ is row l of the step's window.  is_first:
-## whether their variables are declared too.
-<%def name="fetch_rows(elem, chunks, wide, I, loaded, fresh, step, is_first=False)">\
+## Fetch the rows of a step (C text) that no earlier step has loaded: x{l}_ is row l of the step's window.  declares:
+## whether to declare the variables of these rows.
+<%def name="fetch_rows(elem, chunks, wide, I, loaded, fresh, step, declares=False)">\
 % for l in loaded:
-% if is_first:
+% if declares:
 ${declare(elem, chunks, wide, f"x{l}_")}\
 % endif
 ${fetch(elem, chunks, wide, I, f"x{l}_", f"({step} * {fresh} + shift1 + {l})")}\
@@ -72,7 +73,7 @@ ${fetch(elem, chunks, wide, I, prefix, i, name, plane)}\
 ${take(elem, chunks, wide, prefix, has, name)}\
 </%def>
 
-## Fill the local memory weights[tap * pitch + channel]: the `pitch` channels of the work-group from first_channel on.
+## Fill the local memory weights[tap * pitch + channel]; a work-group has `pitch` channels, from first_channel on.
 ## T: taps of a filter.  lid: the local id.
 <%def name="weights(elem, strip, T, pitch, I)">\
 % for begin in range(0, pitch, G):
@@ -89,9 +90,10 @@ ${take(elem, chunks, wide, prefix, has, name)}\
     barrier(CLK_LOCAL_MEM_FENCE);
 </%def>
 
-## Add the products of the loaded rows l to the results of this step, sum{u}_{v} (row u, result v), and to the
-## unfinished results of later steps, open{a}_{u}_{v} of the step a + 1 later.  With tap r of axis 1, row u of the step
-## a later reads row l = rows.strip.reads[r][u] + a * fresh; with tap c of axis 2, result v reads element j.
+## Add the products of the loaded rows l of this step's window to results (row u, place v): sum{u}_{v} of this step, and
+## open{a - 1}_{u}_{v}, incomplete ones of the step that is a steps later.  The window of that step begins a * fresh
+## rows further down, so its row u needs row l for tap r if rows.strip.reads[r][u] is l - a * fresh.  Along the row,
+## result v needs element j for tap c.
 ## weight(tap): a C expression.
 <%def name="add(rows, strip, loaded, weight)">\
 % for l in loaded:

@@ -83,7 +83,7 @@ ${sliding.ranges(chunks, I)}\
     sum_t ${", ".join(f"open{a}_{u}_{v} = start" for u in range(R) for v in range(V))};
 % endfor
     const ${I} first = band * steps, stop = min(first + steps, (t1_size + ${R - 1}) / ${R});
-${sliding.fetch_rows(elem, chunks, wide, I, loaded, fresh, f"(first - {ahead - 1})", is_first=True)}\
+${sliding.fetch_rows(elem, chunks, wide, I, loaded, fresh, f"(first - {ahead - 1})", declares=True)}\
     for (${I} step = first - ${ahead - 1}; step < stop; step++) {
         const ${I} window = step * ${fresh} + shift1, next = min(step + 1, stop - 1);
 % for u in range(R):

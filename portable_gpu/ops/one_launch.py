@@ -19,7 +19,7 @@ class OneLaunch(Plan):
     """A plan of one launch.
 
     Each launch passes the operands with their offsets, and the scalars of the call.  The plan adds
-    its tables, and memory of the queue: workspaces, and counters.
+    its tables, and the workspaces, counters and partial sums of the queue.
     """
 
     def __init__(
@@ -51,19 +51,22 @@ class OneLaunch(Plan):
             text, kernel: The text, and the name of the kernel.
             constants: The scalar arguments that are the same in all launches.
             operands: The names of the parameters of the operands.
-            grid, group: Work-items, and those of a work-group, along each axis.
-            offsets: Those of their offsets; ``<name>_offset`` by default.
-            starts: Elements to add to the offset of each operand, if not 0.
-            scalars: The last scalars of a call, by the names of the parameters; the values are used
-                if the call passes none.
-            convert: Makes these scalars of those of a call, if they are others.
+            grid, group: The work-items of the launch, and of a work-group, along each axis.
+            offsets: The names of the parameters of the operands' offsets; ``<name>_offset`` by
+                default.
+            starts: Elements to add to the offset of each operand; 0 by default.
+            scalars: The names of the scalar parameters and their default values.  A call passes
+                none of them or all, after any others.
+            convert: Converts the scalars that a call passes to those of the kernel.
             as_bits: Scalars that are passed as unsigned integers with the same bits.
-            tables: Constant buffers, by the names of the parameters; arrays are uploaded.
-            workspaces: Bytes of each piece of workspace, by the names of the parameters; a piece of
+            tables: Buffers that are the same in all launches, by the names of the parameters;
+                arrays are uploaded.
+            workspaces: Bytes of each buffer of workspace, by the names of the parameters; one of
                 0 bytes has no parameter.
-            counters: The number of counters, the kernel's ``counters``, which are zero before and
-                after the launch.
-            partials: Bytes for sums of work-groups that share a result, the kernel's ``partial``.
+            counters: The number of counters, the kernel's ``counters``, which are zero before the
+                launch, and which the kernel leaves at zero.
+            partials: Bytes for sums of work-groups that share a result, the kernel's ``partial``;
+                they need counters.
             flop, nbytes: See :class:`Plan`.
 
         Raises:
@@ -102,14 +105,17 @@ class OneLaunch(Plan):
         scalars: tuple[Any, ...] = (),
         wait_for: Sequence[cl.Event] | None = None,
     ) -> cl.Event | None:
-        """See :meth:`Plan.enqueue`; of more scalars than needed, the last are used."""
-        takes, convert = self._scalars, self._convert
+        """See :meth:`Plan.enqueue`.
+
+        If a call passes more scalars than the kernel has, the last are used.
+        """
+        defaults, convert = self._scalars, self._convert
         if convert is not None and scalars:
             scalars = convert(scalars)
         if self._starts:
             offsets = tuple(map(add, offsets, self._starts))
-        if takes:
-            offsets = (*(scalars or takes)[-len(takes) :], *offsets)
+        if defaults:
+            offsets = (*(scalars or defaults)[-len(defaults) :], *offsets)
         if self._workspaces:
             buffers = (*map(state.workspace, self._workspaces), *buffers)
         if self._counters:

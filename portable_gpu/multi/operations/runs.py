@@ -1,15 +1,15 @@
-"""Products of blocks of few rows on CPUs, in runs of neighbouring blocks.
+"""On CPUs, products of neighbouring blocks of few rows, which are multiplied together as a run.
 
-A product of few rows reads the other operand for little work.  So the blocks of a run are joined
-and multiplied at once.  A run has at least 256 rows if there are four runs then, or else at least
-64, if the matrix has them::
+A block of few rows reads all of the other operand and does little work with it.  A run is the
+fewest blocks that have 256 rows and leave at least four runs; or else the most blocks that leave
+four runs, if these have 64 rows; or else the fewest that have 64 rows; or else all blocks::
 
-    block    | 0 | 1 | 2 | 3 | 4 | 5 | 6 | 7 | ...       24 blocks of 85 rows
-    run      |     0     |     1     |     2 ...         8 runs of 256 rows
+    block    | 0 | 1 | 2 | 3 | 4 | 5 | 6 | 7 | ...       24 blocks of 96 rows
+    run      |     0     |     1     |     2 ...         8 runs of 288 rows
 
-The runs follow from the blocks alone, so that bits are the same for any number of devices.  A run
-whose blocks are on several devices is computed by the one that has most of them, where its blocks
-of the result stay, unless they are those of ``out``.
+Runs depend on the blocks and not on the devices, so the bits of the result are the same for any
+number of devices.  A run whose blocks are on several devices is computed by the one that has most
+of them, and its blocks of the result stay there.  With ``out``, they are copied to its blocks.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ from portable_gpu.runtime.array import Array
 if TYPE_CHECKING:
     from portable_gpu.multi.group import DeviceGroup
 
-#: The least rows, or columns, of a product of a CPU: smaller ones have few tiles for each launch.
+#: The least rows, or columns, of a product on a CPU: with fewer, a launch has few tiles.
 LEAST_ROWS_ON_CPUS = 256
-#: For this number of runs, which as many devices share, a quarter of these rows suffices.
-_SHARED_RUNS = 4
+#: The least number of runs, so that as many devices have work, if a quarter of these rows suffices.
+_LEAST_RUNS = 4
 
 
 def run_length(bounds: Sequence[int]) -> int:
     """Return the number of blocks of a run, which divides the number of all blocks."""
     count, extent = len(bounds) - 1, bounds[-1]
     lengths = [length for length in range(1, count + 1) if count % length == 0]
-    shared = [length for length in lengths if count // length >= _SHARED_RUNS]
+    with_least_runs = [length for length in lengths if count // length >= _LEAST_RUNS]
 
     def shortest(candidates: Sequence[int], least: int) -> int | None:
         long_enough = (length for length in candidates if length * extent // count >= least)
@@ -45,8 +45,8 @@ def run_length(bounds: Sequence[int]) -> int:
 
     few = LEAST_ROWS_ON_CPUS // 4
     return (
-        shortest(shared, LEAST_ROWS_ON_CPUS)
-        or shortest(shared[-1:], few)
+        shortest(with_least_runs, LEAST_ROWS_ON_CPUS)
+        or shortest(with_least_runs[-1:], few)  # the longest of them
         or shortest(lengths, few)
         or count
     )
@@ -56,8 +56,8 @@ class BlockOperand(NamedTuple):
     """An operand of a product.
 
     Attributes:
-        blocks: What each block reads of it.
-        axis: The axis of the blocks; ``None``: each block reads all of it.
+        blocks: The part of the operand that each block of the result needs.
+        axis: The axis of these parts; ``None``: each block needs the whole operand.
     """
 
     blocks: Sequence[Any]
@@ -75,8 +75,8 @@ class BlockOperand(NamedTuple):
         for part in parts:
             stop = start + part.shape[self.axis]
             with member.named_errors():
-                target = transfers.part(whole, self.axis, start, stop)
-                target[...] = on_device(group, member, part)
+                place = transfers.part(whole, self.axis, start, stop)
+                place[...] = on_device(group, member, part)
             start = stop
         return whole
 
@@ -99,8 +99,8 @@ def compute_runs(
         cut: The blocks of the result.
         length: The number of blocks of a run.
         operands: The two operands.
-        product: Computes the product of arrays of one device, given these, the array for the result
-            or ``None``, and the engine.
+        product: Computes the product of two arrays of a device.  Its arguments are these, the array
+            for the result or ``None``, and the engine.
         out: The array for the result, or ``None``.
         reads_out: Whether the product adds to it.
         waits: See :meth:`DeviceGroup.for_blocks`.
@@ -108,21 +108,21 @@ def compute_runs(
     runs = [range(first, first + length) for first in range(0, len(cut.members), length)]
     outs = None if out is None else BlockOperand([b.array for b in out.blocks], cut.axis)
 
-    def work(member: Member, run: int) -> list[GroupBlock]:
-        numbers = runs[run]
+    def work(member: Member, run_number: int) -> list[GroupBlock]:
+        numbers = runs[run_number]
         start, stop = cut.bounds[numbers[0]], cut.bounds[numbers[-1] + 1]
         left, right = (each.joined(group, member, numbers) for each in operands)
-        target = None
+        run_out = None
         if out is not None and outs is not None:
             if reads_out:
-                target = outs.joined(group, member, numbers)
+                run_out = outs.joined(group, member, numbers)
             else:
                 shape = [*out.shape]
                 shape[cut.axis] = stop - start
-                target = member.empty(shape, out.dtype)
+                run_out = member.empty(shape, out.dtype)
         with recorded_kernels(member, numbers[0]):
-            result = product(left, right, target, member.engine)
-        if target is None:
+            result = product(left, right, run_out, member.engine)
+        if run_out is None:  # memory of the product, which the group has not counted yet
             member.count(result)
         blocks = []
         for number in numbers:
@@ -132,7 +132,7 @@ def compute_runs(
         return blocks
 
     owners = [mode(cut.members[number] for number in run) for run in runs]
-    blocks = [each for run in group.for_blocks(owners, work, waits=waits) for each in run]
+    blocks = [block for done in group.for_blocks(owners, work, waits=waits) for block in done]
     if out is None:
         return blocks
 
