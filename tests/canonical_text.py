@@ -283,14 +283,21 @@ class _Form:
         return k - 1 in self._declared
 
     def _past_attributes(self, k: int) -> int:
+        """Return the place behind attributes, and behind macros with arguments in their place."""
         tokens = self._tokens
-        while k + 1 < len(tokens) and tokens[k][1] == _ATTRIBUTE:
-            k, depth = k + 1, 0
-            while k < len(tokens):
-                depth += (tokens[k][1] == "(") - (tokens[k][1] == ")")
-                k += 1
+        while k + 1 < len(tokens) and tokens[k][0] == "name" and tokens[k + 1][1] == "(":
+            end, depth = k + 1, 0
+            while end < len(tokens):
+                depth += (tokens[end][1] == "(") - (tokens[end][1] == ")")
+                end += 1
                 if depth == 0:
                     break
+            is_macro = (
+                tokens[k][1] not in _STATEMENTS and end < len(tokens) and tokens[end][0] == "name"
+            )
+            if tokens[k][1] != _ATTRIBUTE and not is_macro:
+                break
+            k = end
         return k
 
     def _begin(self, k: int) -> None:

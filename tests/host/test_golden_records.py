@@ -29,6 +29,8 @@ TEXT = """
 #endif
 #define AT(i) a[i * step]
 #define SIZE (64)
+#define LANES
+#define UNBOUND(size)
 typedef struct { long n; int row; } sum_integers_t;
 
 inline float twice(float x) { float2 v = (float2)(x, x); return v.x + v.y; }
@@ -44,6 +46,9 @@ void sum(__global const float *restrict a, int step, const sum_integers_t intege
     for (int i = 0; i < 4; i++) { parts[i] = min(total, *first); }
 #endif
 }
+
+__kernel LANES UNBOUND(SIZE)
+void copy(__global const float *restrict from, __global float *to) { to[0] = from[0]; }
 """
 RENAMED = """
 #ifndef STEP
@@ -51,6 +56,8 @@ RENAMED = """
 #endif
 #define PLACE(k) x[k * stride]
 #define ITEMS (64)
+#define EXCHANGES
+#define ANY_SIZE(items)
 typedef struct {
     long count; int line; } sizes_t;
 /* others */
@@ -70,6 +77,8 @@ void add(__global const float *restrict x, int stride, const sizes_t sizes)
     for (int q = 0; q < 4; q++) { pieces[q] = min(whole, *place); }
 #endif
 }
+__kernel EXCHANGES ANY_SIZE(ITEMS)
+void move(__global const float *restrict source, __global float *result) { result[0] = source[0]; }
 """
 
 
