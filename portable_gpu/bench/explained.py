@@ -5,7 +5,7 @@ from __future__ import annotations
 from portable_gpu.dtypes import dtype_of, element
 from portable_gpu.errors import UnsupportedError
 from portable_gpu.ops.case import Case
-from portable_gpu.ops.explanation import Explanation
+from portable_gpu.ops.explanation import Explanation, Question
 from portable_gpu.ops.registry import OPERATIONS
 from portable_gpu.targets import Target
 from portable_gpu.tuning.table import TuningTable
@@ -24,4 +24,5 @@ def explained(case: Case, target: Target, table: TuningTable) -> Explanation:
             f"{target.facts.name} has no double precision, which {case.dtype} needs"
         )
     options = operation.options(case)
-    return operation.explain(operation.name, case.extents, dtype, target, table, **options)
+    question = Question(operation.name, case.extents, dtype, target, table)
+    return operation.explain(question, **options)

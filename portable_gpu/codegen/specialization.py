@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import Any
@@ -49,6 +49,11 @@ class Specialization:
         if kernel not in self.kernels:
             raise LookupError(f"the text declares no kernel {kernel}")
         return self.kernels[kernel]
+
+
+def distinct(texts: Iterable[Specialization]) -> list[Specialization]:
+    """Return the texts, each of them once."""
+    return list({spec.key: spec for spec in texts}.values())
 
 
 def specialize(name: str, target: Target, kernels: Declared, **context: Any) -> Specialization:

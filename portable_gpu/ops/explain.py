@@ -9,7 +9,7 @@ from typing import Any
 from portable_gpu.arguments import of_kind, shown, whole
 from portable_gpu.dtypes import as_dtype, dtype_of, element
 from portable_gpu.errors import ArgumentError, UnsupportedError
-from portable_gpu.ops.explanation import Explanation
+from portable_gpu.ops.explanation import Explanation, Question
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.place import check_place, check_target
 from portable_gpu.runtime.registry import default_engine
@@ -84,7 +84,7 @@ def explain(
     if engine is not None and "precision" in signature(explainer).parameters:
         options.setdefault("precision", engine.precision)
     try:
-        return explainer(operation, extents, dtype, target, table, **options)
+        return explainer(Question(operation, tuple(extents), dtype, target, table), **options)
     except TypeError as error:
         unknown = re.search(r"unexpected keyword argument ('\w+')", str(error))
         if unknown is None:

@@ -6,10 +6,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, TypeAlias
 
+import numpy as np
+
+from portable_gpu.arguments import of_kind, whole
+from portable_gpu.dtypes import Element, element
+from portable_gpu.errors import ArgumentError
 from portable_gpu.ops.variant import Variant, first_of_decisions, ranked
+from portable_gpu.runtime.views import Shape
 from portable_gpu.targets import Target
 from portable_gpu.tuning.costs import DeviceCosts
 from portable_gpu.tuning.figures import by_origin, origins
+from portable_gpu.tuning.table import TuningTable
 
 #: Details that are shown for each variant: bytes of workspace, and bytes that kernels move.
 _MEMORY = ("workspace", "moved")
@@ -83,7 +90,45 @@ class Explanation:
         return "\n".join(lines)
 
 
-def explanation(operation: str, variants: Sequence[Variant], target: Target) -> Explanation:
+@dataclass(frozen=True)
+class Question:
+    """A call on C-ordered arrays that is to be explained, without a device.
+
+    Attributes:
+        operation: The name of the operation.
+        sizes: The sizes, in the order of ``portable-gpu bench --sizes``.
+        dtype: The dtype of the arrays.
+        target, table: The device, and the table of policies.
+    """
+
+    operation: str
+    sizes: Shape
+    dtype: np.dtype[Any]
+    target: Target
+    table: TuningTable
+
+    @property
+    def elem(self) -> Element:
+        """The element of the dtype."""
+        return element(self.dtype)
+
+    def answer(
+        self, variants: Sequence[Variant], form: str | None = None, axis: object = None
+    ) -> Explanation:
+        """Explain the best of the variants that can compute the call.
+
+        Args:
+            variants: The variants.
+            form: The sizes in words; by default with "x" between them.
+            axis: The axis along which the operation works, if it has one.
+        """
+        form = (" x ".join(map(str, self.sizes)) or "a scalar") if form is None else form
+        along = "" if axis is None else f" along axis {axis}"
+        operation = f"{self.operation} of {form} {self.dtype}{along} on {self.target.facts.name}"
+        return _explanation(operation, variants, self.target)
+
+
+def _explanation(operation: str, variants: Sequence[Variant], target: Target) -> Explanation:
     """Explain the best of a problem's variants.
 
     Args:
@@ -118,9 +163,21 @@ def explanation(operation: str, variants: Sequence[Variant], target: Target) -> 
     )
 
 
-#: A function that explains a call on C-ordered arrays without a device.  Its arguments are the
-#: operation's name, the sizes, a dtype, a target and a tuning table; the options of the operation
-#: are keywords.
+def batch_extents(batch: Shape, least: int) -> Shape:
+    """Check the option ``batch``: the extents of batch axes.
+
+    Raises:
+        ArgumentTypeError: It is not a tuple of integers.
+        ArgumentError: An extent is below the least one.
+    """
+    extents = tuple([whole(n, "an extent of batch") for n in of_kind(batch, tuple, "batch")])
+    if min(extents, default=least) < least:
+        raise ArgumentError(f"batch is {extents}; expected extents of at least {least}")
+    return extents
+
+
+#: A function that explains a call.  It takes a :class:`Question`; the options of the operation are
+#: keywords.
 Explainer: TypeAlias = Callable[..., Explanation]
 
 

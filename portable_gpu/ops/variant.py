@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyopencl as cl
 
-from portable_gpu.codegen.specialization import Specialization
+from portable_gpu.codegen.specialization import Specialization, distinct
 from portable_gpu.errors import (
     BuildError,
     DeviceMemoryError,
@@ -131,6 +131,11 @@ def ranked(variants: Iterable[Variant], costs: DeviceCosts) -> list[Variant]:
 def best_of(variants: Iterable[Variant], target: Target) -> Variant:
     """Return the variant that a call would take if all of them work."""
     return ranked(variants, DeviceCosts.of("device", target))[0]
+
+
+def best_texts(problems: Iterable[Iterable[Variant]], target: Target) -> list[Specialization]:
+    """Return the texts of the best variant of each problem, without repetitions."""
+    return distinct(spec for variants in problems for spec in best_of(variants, target).texts())
 
 
 def bind_best(engine: Engine, variants: Iterable[Variant]) -> Plan:

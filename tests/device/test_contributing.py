@@ -209,19 +209,17 @@ from portable_gpu.checking.check import Check, Expected
 from portable_gpu.checking.edges import around
 from portable_gpu.checking.inputs import Input
 from portable_gpu.dtypes import dtype_of, element
-from portable_gpu.ops.explanation import explanation
 from portable_gpu.ops.family import (
     Benchmark, Compiled, Family, OperationRecord, Sizes, Tuning, Typical
 )
 from portable_gpu.ops.scale import ScaleProblem, scale, variants
 from portable_gpu.tuning.table import TuningTable
 
-def explain(operation, sizes, dtype, target, table):
-    if len(sizes) != 1:
+def explain(question):
+    if len(question.sizes) != 1:
         raise ArgumentError("scale takes one size")
-    problem = ScaleProblem(element(dtype), *sizes)
-    name = f"scale of {problem.n} on {target.facts.name}"
-    return explanation(name, variants(problem, target, table), target)
+    problem = ScaleProblem(question.elem, *question.sizes)
+    return question.answer(variants(problem, question.target, question.table))
 
 def specializations(target, dtype):
     problem = ScaleProblem(element(np.dtype(dtype)), 1000)

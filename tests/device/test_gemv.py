@@ -26,6 +26,7 @@ from portable_gpu.errors import (
     ReadOnlyError,
     ShapeError,
 )
+from portable_gpu.ops.explanation import Question
 from portable_gpu.ops.gemv import gemv
 from portable_gpu.ops.gemv.commands.catalogue import explain, specializations
 from portable_gpu.ops.gemv.kernels import GemvKernel
@@ -349,7 +350,9 @@ def test_policies(engine: Engine, dtype: str) -> None:
     paths = {text.name for text in texts}
     table = TuningTable([])
     for sizes, trans in (((1 << 20, 16), "N"), ((4, 1 << 20), "N"), ((4096, 4096), "T")):
-        explained = explain("gemv", sizes, np.dtype(dtype), engine.target, table, trans=trans)
+        explained = explain(
+            Question("gemv", sizes, np.dtype(dtype), engine.target, table), trans=trans
+        )
         assert explained.kernels[0] in paths
         assert explained.why
 

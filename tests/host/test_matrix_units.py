@@ -14,6 +14,7 @@ import portable_gpu as pg
 from portable_gpu.arguments import MAX_INT
 from portable_gpu.dtypes import BF16, PRECISIONS, check_precision, element
 from portable_gpu.errors import ArgumentError, PolicyError
+from portable_gpu.ops.explanation import Question
 from portable_gpu.ops.gemm import variants
 from portable_gpu.ops.gemm.commands.catalogue import explain
 from portable_gpu.ops.gemm.matrix import check as matrix_check
@@ -397,16 +398,16 @@ def test_barriers_stand_between_stores_and_reads(buffers: int, order: str) -> No
 
 
 def test_explain_tells_the_path_and_the_precision() -> None:
-    f32 = np.dtype(np.float32)
-    said = explain("gemm", (4096, 4096, 4096), f32, HOPPER, TABLE, precision="bf16x6")
+    square = Question("gemm", (4096, 4096, 4096), np.dtype(np.float32), HOPPER, TABLE)
+    said = explain(square, precision="bf16x6")
     passes = ("gemm/tensor_map",) * 2 + ("gemm/repack",) * 2
     assert (said.path, said.kernels) == ("wgmma", (*passes, "gemm/wgmma"))
-    said = explain("gemm", (64, 100000, 64), np.dtype(np.float16), HOPPER, TABLE)
+    said = explain(Question("gemm", (64, 100000, 64), np.dtype(np.float16), HOPPER, TABLE))
     assert (said.path, said.kernels) == (
         "wgmma, split-k",
         ("gemm/tensor_map", "gemm/tensor_map", "gemm/wgmma", "reduce/columns"),
     )
-    assert explain("gemm", (4096, 4096, 4096), f32, HOPPER, TABLE).path == "tiled"
+    assert explain(square).path == "tiled"
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,6 @@ from math import prod
 
 from portable_gpu.codegen.axes import Axis
 from portable_gpu.codegen.reductions import Reduction
-from portable_gpu.codegen.specialization import Specialization
 from portable_gpu.errors import BuildError, UnsupportedError
 from portable_gpu.ops.reduce.gpu_kernels import gpu_columns, gpu_rows
 from portable_gpu.ops.reduce.kernels import ReduceKernel, cpu_columns, cpu_rows, is_unit
@@ -65,11 +64,6 @@ def variants(problem: Problem, target: Target, table: TuningTable) -> list[Varia
     if problem.one_pass(target):
         result += [_one_pass(squares) for squares in _passes(problem.about_first(), target, table)]
     return result
-
-
-def texts(problem: Problem, target: Target) -> list[Specialization]:
-    """The texts of the best variant by shipped policies."""
-    return list(best_of(variants(problem, target, TuningTable.shipped()), target).texts())
 
 
 def _passes(problem: Problem, target: Target, table: TuningTable) -> list[Variant]:

@@ -19,7 +19,7 @@ from portable_gpu.ops.attention.functions import scaled_dot_product_attention
 from portable_gpu.ops.attention.gradient import Side
 from portable_gpu.ops.attention.plan import AttentionProblem, backward_operands
 from portable_gpu.ops.attention.variants import backward_variants, variants
-from portable_gpu.ops.explanation import Explanation, explanation
+from portable_gpu.ops.explanation import Explanation, Question
 from portable_gpu.ops.family import (
     Benchmark,
     Compiled,
@@ -45,25 +45,21 @@ def _problem(rows: int, extent: int, dtype: np.dtype[Any]) -> AttentionProblem:
     )  # fmt: skip
 
 
-def explain(
-    operation: str, sizes: Sequence[int], dtype: np.dtype[Any], target: Target, table: TuningTable
-) -> Explanation:
+def explain(question: Question) -> Explanation:
     """Which kernel attention of as many keys as queries takes: sizes are rows and their extent.
 
     Raises:
         ArgumentError: A size is 0, or there are more than two.
         DTypeError: ``dtype`` is not a real floating dtype.
     """
+    operation, sizes, dtype = question.operation, question.sizes, question.dtype
     if not 1 <= len(sizes) <= 2 or not prod(sizes):
-        raise ArgumentError(
-            f"{operation} takes rows and their extent, at least 1; got {tuple(sizes)}"
-        )
+        raise ArgumentError(f"{operation} takes rows and their extent, at least 1; got {sizes}")
     if element(dtype).complex or not element(dtype).floating:
         raise DTypeError(f"{operation} takes no {dtype}; expected float32 or float16")
     rows, extent = (*sizes, 64)[:2]
-    ways = variants(_problem(rows, extent, dtype), target, table)
-    named = f"{operation} of {rows} x {extent} {dtype} on {target.facts.name}"
-    return explanation(named, ways, target)
+    ways = variants(_problem(rows, extent, dtype), question.target, question.table)
+    return question.answer(ways, f"{rows} x {extent}")
 
 
 def specializations(target: Target, dtype: np.dtype[Any]) -> list[Specialization]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -15,17 +14,13 @@ from portable_gpu.errors import DTypeError, UnsupportedError
 from portable_gpu.ops.conv.commands.cases import DIRECTIONS, problem, with_epilogue
 from portable_gpu.ops.conv.problem import Direction
 from portable_gpu.ops.conv.variants import check_algorithm, check_limit, of_algorithm, variants
-from portable_gpu.ops.explanation import Explanation, explanation
+from portable_gpu.ops.explanation import Explanation, Question
 from portable_gpu.targets import Target
 from portable_gpu.tuning.table import TuningTable
 
 
 def explain(
-    operation: str,
-    sizes: Sequence[int],
-    dtype: np.dtype[Any],
-    target: Target,
-    table: TuningTable,
+    question: Question,
     *,
     stride: Any = 1,
     padding: Any = 0,
@@ -44,19 +39,18 @@ def explain(
         DTypeError: The dtype is not real and floating.
         ShapeError: An array of the epilogue does not broadcast to the result.
     """
-    elem = element(dtype)
+    operation, sizes, elem = question.operation, question.sizes, question.elem
     if not elem.floating or elem.complex:
-        raise DTypeError(f"{operation} takes real floating dtypes, not {dtype}")
+        raise DTypeError(f"{operation} takes real floating dtypes, not {question.dtype}")
     asked = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
     last = flag(channels_last, "channels_last")
     p = problem(DIRECTIONS[operation], sizes, elem, asked, last, precision)
     if epilogue is not None:
         p = with_epilogue(p, of_kind(epilogue, Epilogue, "epilogue", "an Epilogue or None"))
     n, c, h, w, k, r, s = sizes
-    named = f"{operation} of {n} x {c} x {h} x {w} with {k} filters of {r} x {s}, {dtype}"
-    limit = check_limit(workspace_limit)
-    candidates = of_algorithm(p, target, table, check_algorithm(algo), limit)
-    return explanation(f"{named} on {target.facts.name}", candidates, target)
+    algorithm, limit = check_algorithm(algo), check_limit(workspace_limit)
+    candidates = of_algorithm(p, question.target, question.table, algorithm, limit)
+    return question.answer(candidates, f"{n} x {c} x {h} x {w} with {k} filters of {r} x {s},")
 
 
 def specializations(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,8 +13,8 @@ from portable_gpu.codegen.specialization import Specialization
 from portable_gpu.dtypes import element
 from portable_gpu.ops.elementwise.problem import ElementwiseProblem
 from portable_gpu.ops.elementwise.variants import variants
-from portable_gpu.ops.explanation import Explanation, explanation
-from portable_gpu.ops.variant import best_of
+from portable_gpu.ops.explanation import Explanation, Question
+from portable_gpu.ops.variant import best_texts
 from portable_gpu.runtime.views import Shape, contiguous_strides
 from portable_gpu.targets import Target
 from portable_gpu.tuning.table import TuningTable
@@ -55,23 +55,12 @@ def specializations(target: Target, dtype: DType) -> list[Specialization]:
         problem("x * y", dtype, (n, n), {"y": (1, n)}),
         problem("x", dtype, (n, n), {"x": (1, n)}),
     ]
-    best = [spec for p in problems for spec in best_of(variants(p, target, table), target).texts()]
-    return list({spec.key: spec for spec in best}.values())
+    return best_texts([variants(p, target, table) for p in problems], target)
 
 
-def explain(
-    operation: str,
-    sizes: Sequence[int],
-    dtype: DType,
-    target: Target,
-    table: TuningTable,
-    *,
-    expression: str = "x + y",
-) -> Explanation:
+def explain(question: Question, *, expression: str = "x + y") -> Explanation:
     """Explain the choice of a kernel for an expression of C-ordered arrays of one shape."""
     check_expression(expression, "expression")
-    shape = tuple(sizes)
-    by = " x ".join(map(str, shape)) or "a scalar"
-    named = f"{operation} {expression!r} of {by} {dtype} on {target.facts.name}"
-    asked = problem(expression, dtype, shape, {})
-    return explanation(named, variants(asked, target, table), target)
+    asked = problem(expression, question.dtype, question.sizes, {})
+    named = replace(question, operation=f"{question.operation} {expression!r}")
+    return named.answer(variants(asked, question.target, question.table))

@@ -12,9 +12,8 @@ from portable_gpu.codegen.specialization import Specialization
 from portable_gpu.dtypes import element
 from portable_gpu.errors import ArgumentError, DTypeError
 from portable_gpu.ops.embedding.plan import EmbeddingProblem, Norm, texts, variants
-from portable_gpu.ops.explanation import Explanation, explanation
+from portable_gpu.ops.explanation import Explanation, Question
 from portable_gpu.targets import Target
-from portable_gpu.tuning.table import TuningTable
 
 #: Rows of the weight of typical calls.
 ROWS = 30_000
@@ -50,10 +49,7 @@ def sum_kernels(target: Target, dtype: np.dtype[Any]) -> list[Specialization]:
     return [*texts(typical, target), texts(replace(typical, by_count=True), target)[-1]]
 
 
-def explain(
-    operation: str, sizes: Sequence[int], dtype: np.dtype[Any], target: Target, _table: TuningTable
-) -> Explanation:
+def explain(question: Question) -> Explanation:
     """Explain the kernels of a number of indices and of columns."""
-    by = " x ".join(map(str, sizes))
-    named = f"{operation} of {by} {dtype} on {target.facts.name}"
-    return explanation(named, variants(problem(operation, dtype, sizes), target), target)
+    asked = problem(question.operation, question.dtype, question.sizes)
+    return question.answer(variants(asked, question.target))

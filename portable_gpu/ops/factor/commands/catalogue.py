@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from portable_gpu.arguments import flag, of_kind, one_of, whole
-from portable_gpu.codegen.specialization import Specialization
+from portable_gpu.arguments import flag, one_of
+from portable_gpu.codegen.specialization import Specialization, distinct
 from portable_gpu.dtypes import check_precision, element
 from portable_gpu.errors import ArgumentError, DTypeError, UnsupportedError
-from portable_gpu.ops.explanation import Explanation, explanation
+from portable_gpu.ops.explanation import Explanation, Question, batch_extents
 from portable_gpu.ops.factor import packed, ragged
 from portable_gpu.ops.factor.copies import CopyProblem, copy_text
 from portable_gpu.ops.factor.estimates import BlockSizes
@@ -22,7 +21,7 @@ from portable_gpu.ops.factor.problem import CholeskyProblem, SolveProblem
 from portable_gpu.ops.factor.stack import Matrix, stacked
 from portable_gpu.ops.factor.variants import cholesky_variants, solve_variants
 from portable_gpu.ops.fronts.commands import catalogue as fronts
-from portable_gpu.ops.variant import best_of
+from portable_gpu.ops.variant import best_texts
 from portable_gpu.runtime.views import Shape, View, contiguous_strides
 from portable_gpu.targets import Target
 from portable_gpu.tuning.table import TuningTable
@@ -75,11 +74,7 @@ def solve_problem(
 
 
 def explain_cholesky(
-    operation: str,
-    sizes: Sequence[int],
-    dtype: DType,
-    target: Target,
-    table: TuningTable,
+    question: Question,
     *,
     batch: Shape = (),
     lower: bool = False,
@@ -89,10 +84,7 @@ def explain_cholesky(
     """Which kernels the factor of C-ordered (n, n) arrays takes, and why.
 
     Args:
-        operation: ``cholesky``.
-        sizes: n.
-        dtype: The dtype of the arrays.
-        target, table: The device, and the table of policies.
+        question: The call; its size is n.
         batch: Extents of the batch axes.
         lower, overwrite_a, precision: As the function takes them.
 
@@ -100,24 +92,21 @@ def explain_cholesky(
         ArgumentError: There is not one size above 0, or an option is unknown.
         DTypeError: ``dtype`` is none of :data:`DTYPES`.
     """
+    sizes = question.sizes
     if len(sizes) != 1 or sizes[0] < 1:
-        raise ArgumentError(f"{operation} takes the size n, at least 1; got {tuple(sizes)}")
-    _check_dtype(operation, dtype)
-    (n,), batch = sizes, _batch(batch)
+        raise ArgumentError(f"{question.operation} takes the size n, at least 1; got {sizes}")
+    _check_dtype(question)
+    (n,), batch = sizes, batch_extents(batch, 1)
     problem = cholesky_problem(
-        n, dtype, batch, lower=flag(lower, "lower"), overwrite=flag(overwrite_a, "overwrite_a"),
-        precision=check_precision(precision),
+        n, question.dtype, batch, lower=flag(lower, "lower"),
+        overwrite=flag(overwrite_a, "overwrite_a"), precision=check_precision(precision),
     )  # fmt: skip
-    named = f"{operation} of {_stack(batch)}{n} x {n} {dtype} on {target.facts.name}"
-    return explanation(named, cholesky_variants(problem, target, table), target)
+    every = cholesky_variants(problem, question.target, question.table)
+    return question.answer(every, f"{_stack(batch)}{n} x {n}")
 
 
 def explain_solve(
-    operation: str,
-    sizes: Sequence[int],
-    dtype: DType,
-    target: Target,
-    table: TuningTable,
+    question: Question,
     *,
     batch: Shape = (),
     trans: str = "N",
@@ -132,33 +121,32 @@ def explain_solve(
     memory, others by a launch before the solve.
 
     Args:
-        operation: ``solve_triangular``.
-        sizes: n and m; m is 1 without it.
-        dtype, target, table, batch: See :func:`explain_cholesky`.
+        question: The call; its sizes are n and m, which is 1 by default.
+        batch: Extents of the batch axes.
         trans, lower, unit_diagonal, side, precision: As the function takes them.
 
     Raises:
         ArgumentError: There are not one or two sizes above 0, or an option is unknown.
         DTypeError: ``dtype`` is none of :data:`DTYPES`.
     """
+    sizes, target = question.sizes, question.target
     if len(sizes) not in (1, 2) or min(sizes) < 1:
-        raise ArgumentError(f"{operation} takes the sizes n and m, at least 1; got {tuple(sizes)}")
-    _check_dtype(operation, dtype)
+        raise ArgumentError(
+            f"{question.operation} takes the sizes n and m, at least 1; got {sizes}"
+        )
+    _check_dtype(question)
     one_of(trans, _TRANS, "trans")
     one_of(side, _SIDES, "side")
-    n, m, batch = sizes[0], sizes[-1] if len(sizes) == 2 else 1, _batch(batch)
+    (n, m), batch = (*sizes, 1)[:2], batch_extents(batch, 1)
     problem = solve_problem(
-        n, m, dtype, batch, trans=trans, lower=flag(lower, "lower"),
+        n, m, question.dtype, batch, trans=trans, lower=flag(lower, "lower"),
         unit=flag(unit_diagonal, "unit_diagonal"), side=side, precision=check_precision(precision),
     )  # fmt: skip
     if not unit_diagonal:
         problem = replace(problem, reports="forwards")
     triangle = "lower" if lower else "upper"
-    named = (
-        f"{operation} of {_stack(batch)}({n} x {n} {triangle} ({trans}), {m} columns) {dtype} "
-        f"on {target.facts.name}"
-    )
-    return explanation(named, solve_variants(problem, target, table, problem.b), target)
+    every = solve_variants(problem, target, question.table, problem.b)
+    return question.answer(every, f"{_stack(batch)}({n} x {n} {triangle} ({trans}), {m} columns)")
 
 
 def cholesky_specializations(target: Target, dtype: DType) -> list[Specialization]:
@@ -179,9 +167,8 @@ def cholesky_specializations(target: Target, dtype: DType) -> list[Specializatio
             tiles_text(TiledProblem(cholesky_problem(n, dtype, overwrite=overwrite)), target)
             for n, overwrite in ((1000, False), (1000, True), (4096, False))
         ]
-    for problem in problems:
-        result += best_of(cholesky_variants(problem, target, table), target).texts()
-    return _unique(result)
+    result += best_texts([cholesky_variants(p, target, table) for p in problems], target)
+    return distinct(result)
 
 
 def solve_specializations(target: Target, dtype: DType) -> list[Specialization]:
@@ -206,14 +193,20 @@ def solve_specializations(target: Target, dtype: DType) -> list[Specialization]:
         for side in _SIDES:
             problem = solve_problem(n, m, dtype, (10,), side=side, trans=trans)
             reporting = replace(problem, reports="forwards")
-            for p, source in ((problem, None), (reporting, problem.b)):
-                result += best_of(solve_variants(p, target, table, source), target).texts()
-    return _unique(result)
+            result += best_texts(
+                [
+                    solve_variants(problem, target, table, None),
+                    solve_variants(reporting, target, table, problem.b),
+                ],
+                target,
+            )
+    return distinct(result)
 
 
-def _check_dtype(operation: str, dtype: DType) -> None:
-    if str(dtype) not in DTYPES:
-        raise DTypeError(f"{operation} takes {', '.join(DTYPES)}; dtype is {dtype}")
+def _check_dtype(question: Question) -> None:
+    if str(question.dtype) not in DTYPES:
+        taken = ", ".join(DTYPES)
+        raise DTypeError(f"{question.operation} takes {taken}; dtype is {question.dtype}")
 
 
 def _check_compiled(operation: str, dtype: DType) -> None:
@@ -222,22 +215,9 @@ def _check_compiled(operation: str, dtype: DType) -> None:
         raise UnsupportedError(f"{operation} of {dtype}")
 
 
-def _batch(batch: Shape) -> Shape:
-    extents = tuple(
-        [whole(extent, "an extent of batch") for extent in of_kind(batch, tuple, "batch")]
-    )
-    if min(extents, default=1) < 1:
-        raise ArgumentError(f"batch is {extents}; expected extents of at least 1")
-    return extents
-
-
 def _stack(batch: Shape) -> str:
     return "".join(f"{extent} x " for extent in batch)
 
 
 def _contiguous(shape: Shape, dtype: DType) -> View:
     return View(None, 0, shape, contiguous_strides(shape), np.dtype(dtype))
-
-
-def _unique(found: Sequence[Specialization]) -> list[Specialization]:
-    return list({spec.key: spec for spec in found}.values())

@@ -8,11 +8,11 @@ from typing import Any, get_args
 
 import numpy as np
 
-from portable_gpu.arguments import of_kind, whole
-from portable_gpu.codegen.specialization import Specialization
+from portable_gpu.arguments import whole
+from portable_gpu.codegen.specialization import Specialization, distinct
 from portable_gpu.dtypes import element
 from portable_gpu.errors import ArgumentError, DTypeError, UnsupportedError
-from portable_gpu.ops.explanation import Explanation, explanation
+from portable_gpu.ops.explanation import Explanation, Question, batch_extents
 from portable_gpu.ops.fft import cosine, direct
 from portable_gpu.ops.fft.problem import FftProblem, TransformKind
 from portable_gpu.ops.fft.variants import variants
@@ -70,23 +70,11 @@ def real_of(dtype: DType) -> DType:
     return np.dtype(np.float64 if element(dtype).needs_fp64 else np.float32)
 
 
-def explain(
-    operation: str,
-    sizes: Sequence[int],
-    dtype: DType,
-    target: Target,
-    table: TuningTable,
-    *,
-    batch: Shape = (),
-    axis: int | None = None,
-) -> Explanation:
+def explain(question: Question, *, batch: Shape = (), axis: int | None = None) -> Explanation:
     """Explain which kernels the transform of a C-ordered array takes, and why.
 
     Args:
-        operation: ``fft`` or ``rfft``.
-        sizes: The extents of the array, without those of the batch.
-        dtype: The dtype of the array.
-        target, table: The device, and its measured policies.
+        question: The call; its sizes are the extents of the array, without those of the batch.
         batch: The extents of the leading axes, which are not transformed.
         axis: The transformed axis, an index of ``sizes``; ``None`` for all.
 
@@ -94,26 +82,16 @@ def explain(
         ArgumentError: A size is below 1, there is none, or ``axis`` is out of range.
         DTypeError: ``dtype`` is none of :data:`DTYPES`.
     """
+    operation, sizes, dtype = question.operation, question.sizes, question.dtype
     if not sizes or min(sizes) < 1:
-        raise ArgumentError(f"{operation} takes sizes of at least 1; got {tuple(sizes)}")
+        raise ArgumentError(f"{operation} takes sizes of at least 1; got {sizes}")
     if str(dtype) not in DTYPES[operation]:
         raise DTypeError(f"{operation} takes {', '.join(DTYPES[operation])}; dtype is {dtype}")
-    before, place = _batch(batch), None if axis is None else _axis(axis, len(sizes))
-    asked = problem(KINDS[operation], tuple(sizes), dtype, before, place)
+    before, place = batch_extents(batch, 1), None if axis is None else _axis(axis, len(sizes))
+    asked = problem(KINDS[operation], sizes, dtype, before, place)
     stack = "".join(f"{extent} x " for extent in before)
-    along = "" if place is None else f" along axis {place}"
-    named = (
-        f"{operation} of {stack}({' x '.join(map(str, sizes))}) {dtype}{along} "
-        f"on {target.facts.name}"
-    )
-    return explanation(named, variants(asked, target, table), target)
-
-
-def _batch(batch: Shape) -> Shape:
-    result = tuple(whole(extent, "an extent of batch") for extent in of_kind(batch, tuple, "batch"))
-    if min(result, default=1) < 1:
-        raise ArgumentError(f"batch is {result}; expected extents of at least 1")
-    return result
+    every = variants(asked, question.target, question.table)
+    return question.answer(every, f"{stack}({' x '.join(map(str, sizes))})", place)
 
 
 def _axis(axis: int, count: int) -> int:
@@ -196,4 +174,4 @@ def _built(problems: Sequence[FftProblem], target: Target) -> list[Specializatio
         fused = [variant for variant in every if variant.kind.startswith("two axes")]
         for variant in (best_of(every, target), *fused):
             result += variant.texts()
-    return list({spec.key: spec for spec in result}.values())
+    return distinct(result)

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from math import gcd
 from typing import Any
 
 import numpy as np
 
-from portable_gpu.arguments import flag, of_kind, one_of, whole
-from portable_gpu.codegen.specialization import Specialization
+from portable_gpu.arguments import flag, one_of
+from portable_gpu.codegen.specialization import Specialization, distinct
 from portable_gpu.dtypes import PRECISIONS, check_precision, element
 from portable_gpu.errors import ArgumentError, DTypeError
-from portable_gpu.ops.explanation import Explanation, explanation
+from portable_gpu.ops.explanation import Explanation, Question, batch_extents
 from portable_gpu.ops.gemm.binding import compute_element
 from portable_gpu.ops.gemm.matrix import plan as matrix
 from portable_gpu.ops.gemm.matrix.estimates import fitting, shares_fit
@@ -41,11 +40,7 @@ from portable_gpu.tuning.table import TuningTable
 
 
 def explain(
-    operation: str,
-    sizes: Sequence[int],
-    dtype: np.dtype[Any],
-    target: Target,
-    table: TuningTable,
+    question: Question,
     *,
     batch: Shape = (),
     trans_a: str = "N",
@@ -56,10 +51,7 @@ def explain(
     """Which path and policy a product of C-ordered arrays takes on a target, and why.
 
     Args:
-        operation: ``gemm`` or ``matmul``.
-        sizes: ``m, k, n``: A is (m, k), B (k, n) and C (m, n).
-        dtype: The dtype of A and B.
-        target, table: The device, and the table of policies.
+        question: The call; its sizes are ``m, k, n``: A is (m, k), B (k, n) and C (m, n).
         batch: Extents of matmul's batch axes.
         trans_a, trans_b: N, T or C.
         precision: As :func:`~portable_gpu.gemm` takes it.
@@ -70,25 +62,22 @@ def explain(
             symmetric product that is not square.
         DTypeError: gemm of integers.
     """
+    operation, sizes, dtype = question.operation, question.sizes, question.dtype
+    target = question.target
     if len(sizes) != 3:
-        raise ArgumentError(f"{operation} takes the sizes m, k and n; got {tuple(sizes)}")
+        raise ArgumentError(f"{operation} takes the sizes m, k and n; got {sizes}")
     for name, trans in (("trans_a", trans_a), ("trans_b", trans_b)):
         one_of(trans, TRANSPOSES, name)
     if operation == "gemm" and not element(dtype).floating:
         raise DTypeError(f"dtype is {dtype}; gemm takes floating ones (see matmul)")
-    batch = tuple(
-        [whole(extent, "an extent of batch") for extent in of_kind(batch, tuple, "batch")]
-    )
-    if min(batch, default=0) < 0:
-        raise ArgumentError(f"batch is {batch}; expected extents of at least 0")
-    m, k, n = sizes
+    batch, (m, k, n) = batch_extents(batch, 0), sizes
     problem = contiguous(m, n, k, dtype, batch, trans_a, trans_b)
     problem = replace(problem, precision=check_precision(precision))
     if flag(symmetric, "symmetric"):
         problem = _symmetric(problem)
     stack = "".join(f"{extent} x " for extent in batch)
-    named = f"{operation} of {stack}({m} x {k} by {k} x {n}) {dtype} on {target.facts.name}"
-    said = explanation(named, variants(problem, target, table), target)
+    every = variants(problem, target, question.table)
+    said = question.answer(every, f"{stack}({m} x {k} by {k} x {n})")
     if precision == "ieee":
         return said
     return replace(said, why=f"{said.why}{_unused_precision(problem, target, said.path)}")
@@ -142,7 +131,7 @@ def specializations(target: Target, dtype: np.dtype[Any]) -> list[Specialization
         else:
             result.append(gemv_text(as_gemv(few), target))
     result += [*_matrix_specializations(problem, dtype, target), mirror]
-    return list({spec.key: spec for spec in result}.values())
+    return distinct(result)
 
 
 def _matrix_specializations(

@@ -2,55 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from portable_gpu.arguments import one_of
-from portable_gpu.codegen.specialization import Specialization
+from portable_gpu.codegen.specialization import Specialization, distinct
 from portable_gpu.dtypes import element
 from portable_gpu.errors import ArgumentError, DTypeError
-from portable_gpu.ops.explanation import Explanation, explanation
+from portable_gpu.ops.explanation import Explanation, Question
 from portable_gpu.ops.gemv.problem import TRANSPOSES, GemvProblem
 from portable_gpu.ops.gemv.variants import variants
-from portable_gpu.ops.variant import best_of
+from portable_gpu.ops.variant import best_texts
 from portable_gpu.targets import Target
 from portable_gpu.tuning.table import TuningTable
 
 
-def explain(
-    operation: str,
-    sizes: Sequence[int],
-    dtype: np.dtype[Any],
-    target: Target,
-    table: TuningTable,
-    *,
-    trans: str = "N",
-) -> Explanation:
+def explain(question: Question, *, trans: str = "N") -> Explanation:
     """Which kernel and policy the product of a C-ordered (m, n) array takes, and why.
-
-    No device is needed.
 
     Raises:
         ArgumentError: There are not two sizes above 0, or ``trans`` is unknown.
         DTypeError: ``dtype`` is bool.
     """
+    operation, sizes = question.operation, question.sizes
     if len(sizes) != 2 or min(sizes) < 1:
-        raise ArgumentError(f"{operation} takes the sizes m and n, at least 1; got {tuple(sizes)}")
+        raise ArgumentError(f"{operation} takes the sizes m and n, at least 1; got {sizes}")
     one_of(trans, TRANSPOSES, "trans")
-    if np.dtype(dtype).kind == "b":
+    if question.dtype.kind == "b":
         raise DTypeError(f"{operation} takes no bool; convert it, for instance to int32")
     m, n = sizes
-    named = f"{operation} of {m} x {n} ({trans}) {dtype} on {target.facts.name}"
-    problem = _contiguous(m, n, np.dtype(dtype), trans)
-    return explanation(named, variants(problem, target, table), target)
+    problem = _contiguous(m, n, question.dtype, trans)
+    every = variants(problem, question.target, question.table)
+    return question.answer(every, f"{m} x {n} ({trans})")
 
 
 def specialization_of(problem: GemvProblem, target: Target) -> Specialization:
     """The texts of a product by shipped policies."""
-    best = best_of(variants(problem, target, TuningTable.shipped()), target)
-    return best.texts()[0]
+    return best_texts([variants(problem, target, TuningTable.shipped())], target)[0]
 
 
 def specializations(target: Target, dtype: np.dtype[Any]) -> list[Specialization]:
@@ -62,8 +51,7 @@ def specializations(target: Target, dtype: np.dtype[Any]) -> list[Specialization
         (8, 1 << 22, "N"),
         (4096, 4096, "T"),
     )
-    texts = [specialization_of(_contiguous(m, n, dtype, t), target) for m, n, t in shapes]
-    return list({spec.key: spec for spec in texts}.values())
+    return distinct(specialization_of(_contiguous(m, n, dtype, t), target) for m, n, t in shapes)
 
 
 def _contiguous(m: int, n: int, dtype: np.dtype[Any], trans: str) -> GemvProblem:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from math import prod
 from typing import Any
 
@@ -12,7 +12,7 @@ from portable_gpu.arguments import whole
 from portable_gpu.codegen.specialization import Specialization
 from portable_gpu.dtypes import element
 from portable_gpu.errors import ArgumentError, DTypeError
-from portable_gpu.ops.explanation import Explanation, explanation
+from portable_gpu.ops.explanation import Explanation, Question
 from portable_gpu.ops.floats import statistics_dtype
 from portable_gpu.ops.normalize import targets
 from portable_gpu.ops.normalize.channels import channels_kernel
@@ -20,7 +20,7 @@ from portable_gpu.ops.normalize.cpu_channels import cpu_channels_kernel
 from portable_gpu.ops.normalize.plan import variants
 from portable_gpu.ops.normalize.problem import RowProblem, row_problem
 from portable_gpu.ops.normalize.programs import program
-from portable_gpu.ops.variant import best_of
+from portable_gpu.ops.variant import best_texts
 from portable_gpu.runtime.views import Shape, View, contiguous_strides
 from portable_gpu.targets import Target
 from portable_gpu.tuning.table import TuningTable
@@ -60,77 +60,52 @@ def strides_along(shape: Shape, axis: int) -> Shape:
     return tuple(int(k == axis) for k in range(len(shape)))
 
 
-def explainer(name: str, flags: frozenset[str] = frozenset()) -> Callable[..., Explanation]:
-    """The explainer of a function by its program."""
+def along_dim(shape: Shape, dim: int = -1) -> tuple[Shape, frozenset[int]]:
+    """Return the shape, and the axis of a row.
 
-    def explain(
-        operation: str,
-        sizes: Sequence[int],
-        dtype: np.dtype[Any],
-        target: Target,
-        table: TuningTable,
-        *,
-        dim: int = -1,
-    ) -> Explanation:
-        """Which kernels a call on a C-ordered array takes, along axis ``dim``, and why.
-
-        Raises:
-            ArgumentError: There is no size, one is 0, or there is no such axis.
-            DTypeError: ``dtype`` is not a real floating dtype.
-        """
-        shape = tuple(sizes)
-        axis = whole(dim, "dim")
-        _check(operation, shape, dtype)
-        if not -len(shape) <= axis < len(shape):
-            raise ArgumentError(f"dim is {axis}; the array has {len(shape)} axes")
-        problem = contiguous(name, shape, (axis % len(shape),), dtype, flags)
-        named = f"{operation} of {' x '.join(map(str, shape))} along axis {axis} {dtype}"
-        named += f" on {target.facts.name}"
-        return explanation(named, variants(problem, target, table), target)
-
-    return explain
+    Raises:
+        ArgumentError: There is no such axis.
+    """
+    axis = whole(dim, "dim")
+    if not -len(shape) <= axis < len(shape):
+        raise ArgumentError(f"dim is {axis}; the array has {len(shape)} axes")
+    return shape, frozenset((axis % len(shape),))
 
 
-def explainer_of_rows(
+def explainer(
     name: str,
-    layout: Callable[..., tuple[Shape, frozenset[int]]],
-    flags: frozenset[str],
+    flags: frozenset[str] = frozenset(),
+    layout: Callable[..., tuple[Shape, frozenset[int]]] = along_dim,
 ) -> Callable[..., Explanation]:
-    """Return the explainer of a function whose options say which axes are those of a row.
+    """Return the explainer of a function by its program.
 
     Args:
         name, flags: Those of the program.
         layout: Gives the shape and the axes of a row for the shape of the input and the options.
     """
 
-    def explain(
-        operation: str,
-        sizes: Sequence[int],
-        dtype: np.dtype[Any],
-        target: Target,
-        table: TuningTable,
-        **options: Any,
-    ) -> Explanation:
+    def explain(question: Question, **options: Any) -> Explanation:
         """Which kernels a call on a C-ordered array takes, and why.
 
         Raises:
-            ArgumentError: There is no size, or one is 0.
+            ArgumentError: There is no size, one is 0, or an option is wrong.
             DTypeError: ``dtype`` is not a real floating dtype.
         """
-        _check(operation, tuple(sizes), dtype)
-        shape, axes = layout(tuple(sizes), **options)
-        problem = contiguous(name, shape, axes, dtype, flags)
-        named = f"{operation} of {' x '.join(map(str, sizes))} {dtype} on {target.facts.name}"
-        return explanation(named, variants(problem, target, table), target)
+        _check(question)
+        shape, axes = layout(question.sizes, **options)
+        problem = contiguous(name, shape, axes, question.dtype, flags)
+        every = variants(problem, question.target, question.table)
+        return question.answer(every, axis=options.get("dim"))
 
     return explain
 
 
-def _check(operation: str, shape: Shape, dtype: np.dtype[Any]) -> None:
+def _check(question: Question) -> None:
+    operation, shape, elem = question.operation, question.sizes, question.elem
     if not shape or not prod(shape):
         raise ArgumentError(f"{operation} takes the sizes of an array, at least 1; got {shape}")
-    if element(dtype).complex or not element(dtype).floating:
-        raise DTypeError(f"{operation} takes no {dtype}; expected float32 or float16")
+    if elem.complex or not elem.floating:
+        raise DTypeError(f"{operation} takes no {question.dtype}; expected float32 or float16")
 
 
 def builder(
@@ -141,21 +116,13 @@ def builder(
     def specializations(target: Target, dtype: np.dtype[Any]) -> list[Specialization]:
         if element(dtype).complex or not element(dtype).floating:
             return []
+        shapes: tuple[Shape, ...] = ((4096, 64), (4096, 1000), (4, 1 << 20), (64, 64, 64))
+        problems = [contiguous(name, shape, (1,), dtype, flags) for shape in shapes]
         table = TuningTable.shipped()
-        texts: dict[str, Specialization] = {}
-        for shape, axis in (
-            ((4096, 64), 1),
-            ((4096, 1000), 1),
-            ((4, 1 << 20), 1),
-            ((64, 64, 64), 1),
-        ):
-            problem = contiguous(name, shape, (axis,), dtype, flags)
-            for spec in best_of(variants(problem, target, table), target).texts():
-                texts.setdefault(spec.key, spec)
+        texts = best_texts([variants(p, target, table) for p in problems], target)
         if program(name, flags).index:
-            spec = targets.specialization(target, element(np.int64), 1)
-            texts[spec.key] = spec
-        return list(texts.values())
+            texts.append(targets.specialization(target, element(np.int64), 1))
+        return texts
 
     return specializations
 

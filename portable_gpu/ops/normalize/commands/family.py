@@ -20,7 +20,6 @@ from portable_gpu.ops.normalize.commands import cases, norms
 from portable_gpu.ops.normalize.commands.catalogue import (
     builder,
     explainer,
-    explainer_of_rows,
     with_channels,
 )
 from portable_gpu.ops.normalize.commands.random_sizes import IMAGES, ROWS
@@ -66,7 +65,7 @@ def _normalized_shape(case: Case) -> dict[str, int]:
 _LAYER_NORM = OperationRecord(
     name="layer_norm",
     function=layer_norm,
-    explain=explainer_of_rows("norm", _rows_of_layers, _STATISTICS),
+    explain=explainer("norm", _STATISTICS, _rows_of_layers),
     specializations=builder("norm", _STATISTICS),
     shapes=norms.shapes,
     options=_normalized_shape,
@@ -75,7 +74,7 @@ _RMS_NORM = replace(
     _LAYER_NORM,
     name="rms_norm",
     function=rms_norm,
-    explain=explainer_of_rows("norm", _rows_of_layers, frozenset(("rms",))),
+    explain=explainer("norm", frozenset(("rms",)), _rows_of_layers),
 )
 
 
@@ -93,7 +92,7 @@ def _rows_of_groups(shape: Shape, num_groups: int | None = None) -> tuple[Shape,
 _BATCH_NORM = OperationRecord(
     name="batch_norm",
     function=batch_norm,
-    explain=explainer_of_rows("norm", _rows_of_channels, _STATISTICS),
+    explain=explainer("norm", _STATISTICS, _rows_of_channels),
     specializations=builder("norm", _STATISTICS),
     extents=4,
     shapes=norms.shapes,
@@ -103,7 +102,7 @@ _GROUP_NORM = replace(
     _BATCH_NORM,
     name="group_norm",
     function=group_norm,
-    explain=explainer_of_rows("norm", _rows_of_groups, _STATISTICS),
+    explain=explainer("norm", _STATISTICS, _rows_of_groups),
     specializations=with_channels(builder("norm", _STATISTICS)),
     options=lambda case: {"num_groups": norms.groups_of(case.extents)},
 )
@@ -118,9 +117,7 @@ _CROSS_ENTROPY = OperationRecord(
 _MSE_LOSS = OperationRecord(
     name="mse_loss",
     function=mse_loss,
-    explain=explainer_of_rows(
-        "total", lambda shape: (shape, frozenset(range(len(shape)))), frozenset("y")
-    ),
+    explain=explainer("total", frozenset("y"), lambda shape: (shape, frozenset(range(len(shape))))),
     specializations=builder("total", frozenset("y")),
     shapes=lambda case: (case.extents,) * 2,
 )

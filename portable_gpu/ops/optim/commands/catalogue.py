@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from math import prod
 from typing import Any
 
@@ -11,10 +10,9 @@ import numpy as np
 from portable_gpu.codegen.specialization import Specialization
 from portable_gpu.dtypes import element
 from portable_gpu.errors import DTypeError
-from portable_gpu.ops.explanation import Explanation, explanation
+from portable_gpu.ops.explanation import Explanation, Question
 from portable_gpu.ops.optim.plan import StepProblem, render, variants
 from portable_gpu.targets import Target
-from portable_gpu.tuning.table import TuningTable
 
 #: The states of each rule.
 STATES = {"sgd": ("buffer",), "adam": ("average", "squares")}
@@ -43,10 +41,7 @@ def adam_kernels(target: Target, dtype: np.dtype[Any]) -> list[Specialization]:
     return [render(problem("adam_step", dtype, 1 << 20), target)]
 
 
-def explain(
-    operation: str, sizes: Sequence[int], dtype: np.dtype[Any], target: Target, _table: TuningTable
-) -> Explanation:
+def explain(question: Question) -> Explanation:
     """Explain the kernel of a step of parameters of a shape."""
-    by = " x ".join(map(str, sizes)) or "a scalar"
-    named = f"{operation} of {by} {dtype} on {target.facts.name}"
-    return explanation(named, variants(problem(operation, dtype, prod(sizes)), target), target)
+    asked = problem(question.operation, question.dtype, prod(question.sizes))
+    return question.answer(variants(asked, question.target))

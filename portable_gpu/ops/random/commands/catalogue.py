@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,11 +10,10 @@ from portable_gpu.arguments import whole
 from portable_gpu.codegen.specialization import Specialization
 from portable_gpu.dtypes import element
 from portable_gpu.errors import DTypeError
-from portable_gpu.ops.explanation import Explanation, explanation
+from portable_gpu.ops.explanation import Explanation, Question
 from portable_gpu.ops.random.plan import DropoutProblem, render, variants
 from portable_gpu.runtime.views import contiguous_strides
 from portable_gpu.targets import Target
-from portable_gpu.tuning.table import TuningTable
 
 
 def problem(dtype: np.dtype[Any], shape: tuple[int, ...]) -> DropoutProblem:
@@ -35,17 +33,7 @@ def specializations(target: Target, dtype: np.dtype[Any]) -> list[Specialization
     return [render(one, target) for one in (problem(dtype, (1 << 20,)), gaps)]
 
 
-def explain(
-    operation: str,
-    sizes: Sequence[int],
-    dtype: np.dtype[Any],
-    target: Target,
-    _table: TuningTable,
-    *,
-    seed: int = 0,
-) -> Explanation:
+def explain(question: Question, *, seed: int = 0) -> Explanation:
     """Explain the kernel of C-ordered arrays of a shape; it is the same for every seed."""
     whole(seed, "seed")
-    by = " x ".join(map(str, sizes)) or "a scalar"
-    named = f"{operation} of {by} {dtype} on {target.facts.name}"
-    return explanation(named, variants(problem(dtype, tuple(sizes)), target), target)
+    return question.answer(variants(problem(question.dtype, question.sizes), question.target))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,11 +11,12 @@ from portable_gpu.codegen.operators import BinaryOp, Map
 from portable_gpu.codegen.reductions import Request
 from portable_gpu.codegen.specialization import Specialization
 from portable_gpu.errors import ArgumentError
-from portable_gpu.ops.explanation import Explanation, explanation
+from portable_gpu.ops.explanation import Explanation, Question
 from portable_gpu.ops.reduce import call
 from portable_gpu.ops.reduce.call import Axes, normalise_axes
 from portable_gpu.ops.reduce.problem import Problem
-from portable_gpu.ops.reduce.variants import require_support, texts, variants
+from portable_gpu.ops.reduce.variants import require_support, variants
+from portable_gpu.ops.variant import best_texts
 from portable_gpu.runtime.views import Shape, contiguous_strides
 from portable_gpu.targets import Target
 from portable_gpu.tuning.table import TuningTable
@@ -63,35 +64,17 @@ def specializations(operation: str, target: Target, dtype: DType) -> list[Specia
     problems: list[tuple[Shape, Axes]] = [((1 << 24,), None)]
     if operation not in _WHOLE_ONLY:
         problems += [((1 << 16, 32), 1), ((4096, 4096), 1), ((4096, 4096), 0)]
-    result = [
-        spec
-        for shape, axis in problems
-        for spec in texts(problem(operation, shape, axis, dtype, target), target)
-    ]
-    return list({spec.key: spec for spec in result}.values())
+    asked = [problem(operation, shape, axis, dtype, target) for shape, axis in problems]
+    return best_texts([variants(p, target, TuningTable.shipped()) for p in asked], target)
 
 
-def explain(
-    operation: str,
-    sizes: Sequence[int],
-    dtype: DType,
-    target: Target,
-    table: TuningTable,
-    *,
-    axis: Axes = None,
-) -> Explanation:
+def explain(question: Question, *, axis: Axes = None) -> Explanation:
     """The kernels of a reduction of a C-ordered array, their partition, and the reasons."""
-    shape = tuple(sizes)
+    operation, shape, target = question.operation, question.sizes, question.target
     if operation in _WHOLE_ONLY and (axis is not None or len(shape) != 1):
         raise ArgumentError(f"{operation} takes one size, that of both vectors; got {shape}")
     if operation in _SINGLE_AXIS and isinstance(axis, tuple):
         raise ArgumentError(f"{operation} takes one axis or none; got {axis}")
-    along = "" if axis is None else f" along axis {axis}"
-    named = f"{operation} of {_by(shape)} {dtype}{along} on {target.facts.name}"
-    asked = problem(operation, shape, axis, dtype, target)
+    asked = problem(operation, shape, axis, question.dtype, target)
     require_support(asked, target)
-    return explanation(named, variants(asked, target, table), target)
-
-
-def _by(shape: Shape) -> str:
-    return " x ".join(map(str, shape)) or "a scalar"
+    return question.answer(variants(asked, target, question.table), axis=axis)

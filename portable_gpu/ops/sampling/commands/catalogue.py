@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -10,26 +9,17 @@ import numpy as np
 
 from portable_gpu.codegen.specialization import Specialization
 from portable_gpu.errors import DTypeError
-from portable_gpu.ops.explanation import Explanation, explanation
+from portable_gpu.ops.explanation import Explanation, Question
 from portable_gpu.ops.sampling.commands.geometry import channels_last, problem_of
 from portable_gpu.ops.sampling.plan import variants
-from portable_gpu.ops.variant import best_of
+from portable_gpu.ops.variant import best_texts
 from portable_gpu.targets import Target
-from portable_gpu.tuning.table import TuningTable
 
 
-def explain(
-    operation: str,
-    sizes: Sequence[int],
-    dtype: np.dtype[Any],
-    target: Target,
-    table: TuningTable,  # noqa: ARG001  # there are no policies
-) -> Explanation:
+def explain(question: Question) -> Explanation:
     """Explain the kernel of the typical call on a C-ordered array; no device is needed."""
-    shape = " x ".join(map(str, sizes))
-    named = f"{operation} of {shape} {dtype} on {target.facts.name}"
-    problem = problem_of(operation, tuple(sizes), np.dtype(dtype))
-    return explanation(named, variants(problem, target), target)
+    problem = problem_of(question.operation, question.sizes, question.dtype)
+    return question.answer(variants(problem, question.target))
 
 
 def specializations(operation: str, target: Target, dtype: np.dtype[Any]) -> list[Specialization]:
@@ -47,5 +37,4 @@ def specializations(operation: str, target: Target, dtype: np.dtype[Any]) -> lis
         problems += [replace(problem, kind=kind, strides=steps) for kind in ("argmax", "picked")]
     if problem.kind == "routed":
         problems.append(replace(problem, kind="placed"))
-    texts = [s for p in problems for s in best_of(variants(p, target), target).texts()]
-    return list({spec.key: spec for spec in texts}.values())
+    return best_texts([variants(p, target) for p in problems], target)
