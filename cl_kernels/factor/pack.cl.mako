@@ -6,7 +6,7 @@
 ##    | rectangle: h x r0, by rows| .          offset r0 (r0 + 1) / 2
 ##    +---------------------------+  .         then the diagonal block, its row k at k (k + 1) / 2
 ##
-## what      unpack: dense = packed     pack: packed = dense     add: packed = dense + beta packed
+## operation unpack: dense = packed     pack: packed = dense     add: packed = dense + beta packed
 ## diagonal  whether dense has the diagonal blocks, one below the other: the column of its first element is r0, not col0
 ## above     what unpack stores above the diagonal: zero, or conj of the mirrored elements
 ## unit      whether neighbours along dense's rows are neighbours in memory
@@ -20,9 +20,9 @@
 <%namespace name="numbers" file="/factor/_numbers.cl.mako"/>
 <%include file="/common/prelude.cl.mako"/>
 <%
-e, what, diagonal, above = problem.packed.elem, problem.what, problem.diagonal, problem.above
+e, operation, diagonal, above = problem.packed.elem, problem.operation, problem.diagonal, problem.above
 rank = len(problem.batch)
-names = ("packed", "dense") if what == "unpack" else ("dense", "packed")
+names = ("packed", "dense") if operation == "unpack" else ("dense", "packed")
 load, store = f"{e.name}_load", f"{e.name}_store"
 step = "" if unit else " * dense_col"
 %>
@@ -47,15 +47,15 @@ ${operands.locate(names, rank, "band / bands")}
     // Row i of dense is row `row` of the triangle, from column `left` on, in the block that begins at row `start`.
     for (long i = first; i < min(first + ${lines}, rows); ++i) {
         const long row = row0 + i, start = row / ${block} * ${block}, left = ${"start" if diagonal else "col0"};
-        __global ${e.name}_t ${"const " if what != "unpack" else ""}*line = dense + i * dense_row;
-        __global ${e.name}_t ${"const " if what == "unpack" else ""}*p = packed + rectangle(row, start) + left,
+        __global ${e.name}_t ${"const " if operation != "unpack" else ""}*line = dense + i * dense_row;
+        __global ${e.name}_t ${"const " if operation == "unpack" else ""}*p = packed + rectangle(row, start) + left,
             *q = packed + diagonal(n, row, start) + left;
         // The ends of this row's columns in the packed rectangle, and in the triangle.
         const long rectangle_end = clamp(start - left, 0l, cols), triangle_end = clamp(row + 1 - left, 0l, cols);
 % if target.is_cpu:
         for (long j = 0; j < rectangle_end; ++j) ${move("p")}
         for (long j = rectangle_end; j < triangle_end; ++j) ${move("q")}
-% if what == "unpack":
+% if operation == "unpack":
         for (long j = triangle_end; j < cols; ++j) ${store_above()}
 % endif
 % else:
@@ -64,7 +64,7 @@ ${operands.locate(names, rank, "band / bands")}
             if (j >= rectangle_end) p = q;
             ${move("p")}
         }
-% if what == "unpack":
+% if operation == "unpack":
         else if (j < cols) ${store_above()}
 % endif
 % endif
@@ -73,9 +73,9 @@ ${operands.locate(names, rank, "band / bands")}
 
 ## A statement: copy element j of a row between dense, at `line`, and packed, at p.
 <%def name="move(p)">\
-% if what == "unpack":
+% if operation == "unpack":
 ${store}(line + j${step}, ${load}(${p} + j));
-% elif what == "pack":
+% elif operation == "pack":
 ${store}(${p} + j, ${load}(line + j${step}));
 % else:
 ${store}(${p} + j, ${load}(line + j${step}) + MUL(beta, ${load}(${p} + j)));

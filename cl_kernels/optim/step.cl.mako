@@ -1,8 +1,8 @@
 ## step: one step of an optimiser, in one pass over a parameter, its gradient and its state, of `size` elements each.
 ##
-##   element     | V | V | ... | rest |     a work-item has `each` adjacent elements, as vectors of V and single ones;
-##   work-item   |         0          |     it reads gradient, parameter and state of an element once and writes all but
-##                                          the gradient
+##   element     | V | V | ... | rest |     a work-item has `elements_each` adjacent elements, as vectors
+##   work-item   |         0          |     of V and single ones; it reads gradient, parameter and state of an element
+##                                          once and writes all but the gradient
 ##
 ## rule: sgd or adam.  elem: the element type of param and grad.  wide: that of all other arrays and of the computation.
 ## states: names of the state arrays.  master: whether the array `master` has the parameter in the type `wide`.
@@ -26,7 +26,7 @@ ${element.vector_store(e, V, aligned)}
 __kernel ${group.of_size(G)}
 void ${kernel("optim_step")}
 {
-    const long begin = (long)get_global_id(0) * each, end = min(size, begin + each);
+    const long begin = (long)get_global_id(0) * elements_each, end = min(size, begin + elements_each);
     __global const ${elem.name}_t *grad = grad_data + grad_data_offset;
 % for name, e in written.items():
     __global ${e.name}_t *${name} = ${name}_data + ${name}_data_offset;

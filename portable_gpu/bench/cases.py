@@ -29,8 +29,12 @@ GROUPS: dict[str, tuple[str, ...]] = {
     name: timed for family in FAMILIES for name, timed in _names(family).items()
 }
 GROUPS[EVERY] = tuple(BENCHMARKS)
-GROUPS[ROOFLINE] = tuple(name for name, one in BENCHMARKS.items() if one.roofline is not None)
-GROUPS[LAYERS] = tuple(name for name, one in BENCHMARKS.items() if one.layers is not None)
+GROUPS[ROOFLINE] = tuple(
+    name for name, benchmark in BENCHMARKS.items() if benchmark.roofline is not None
+)
+GROUPS[LAYERS] = tuple(
+    name for name, benchmark in BENCHMARKS.items() if benchmark.layers is not None
+)
 _FAMILIES = {family.name for family in FAMILIES}
 
 

@@ -40,7 +40,11 @@ OWN = "the library's choice"
 
 
 #: The operations whose choices are timed, the usual one first.
-CONTESTED = {name: one.contested for name, one in BENCHMARKS.items() if one.contested is not None}
+CONTESTED = {
+    name: benchmark.contested
+    for name, benchmark in BENCHMARKS.items()
+    if benchmark.contested is not None
+}
 #: The operations that each name of the command stands for: its own, or those of its family.
 ROWS = {name: (name,) for name in CONTESTED} | {
     name: timed

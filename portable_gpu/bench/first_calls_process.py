@@ -87,7 +87,7 @@ def _cpu() -> float:
 
 def _compiled(engine: Any) -> dict[str, int]:
     """The counts of compilations of an engine, and of its engine for small calls."""
-    caches = [each.programs for each in (engine, engine.caller) if each is not None]
+    caches = [opened.programs for opened in (engine, engine.caller) if opened is not None]
     return {name: sum(cache.compiled[name] for cache in caches) for name in COMPILED}
 
 

@@ -147,10 +147,10 @@ class Bench:
     ) -> Row | Remark:
         """Time this revision, another one, and the other one again, each in its own process."""
         sides: list[Contestant] = []
-        for who in revision.sides:
-            result = self.admit(who, case, inputs, judge)
+        for side in revision.sides:
+            result = self.admit(side, case, inputs, judge)
             if not isinstance(result, Contestant):
-                return result or Remark(case, who.name, "left out: it lacks the operation")
+                return result or Remark(case, side.name, "left out: it lacks the operation")
             sides.append(result)
         calls = tuple(calls_a_turn(side.once) for side in sides)
         try:

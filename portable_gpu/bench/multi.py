@@ -151,7 +151,7 @@ class MultiBench:
             for seconds, side in zip(first, sides, strict=True)
         ]
         turns = min(self._turns, max(_LEAST_TURNS, int(_SECONDS / max(warm))))
-        times = alternate(sides, [calls_a_turn(each) for each in warm], turns)
+        times = alternate(sides, [calls_a_turn(seconds) for seconds in warm], turns)
         begin = time.process_time()
         with group.timeline() as self.timeline:
             on_group()

@@ -384,8 +384,8 @@ class TransformCall(MultiCall):
 
 #: The calls by their names.
 CALLS: dict[str, type[MultiCall]] = {
-    each.name: each
-    for each in (
+    call.name: call
+    for call in (
         SumCall, ElementwiseCall, CopiesCall, GemmCall, HostGemmCall, StreamedGemmCall,
         CholeskyCall, SparseCholeskyCall, ConvolutionCall, TransformCall, TrainingCall,
     )

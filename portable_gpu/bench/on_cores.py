@@ -59,7 +59,7 @@ def same_bits(first: _Values, second: _Values) -> bool:
     """Return whether two C-ordered arrays have the same bits."""
     if (first.shape, first.dtype) != (second.shape, second.dtype):
         return False
-    flat = [np.ravel(each).view(np.uint8) for each in (first, second)]
+    flat = [np.ravel(values).view(np.uint8) for values in (first, second)]
 
     def same(left: _Values, right: _Values) -> bool:
         step = 1 << 24

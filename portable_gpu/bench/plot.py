@@ -66,9 +66,9 @@ def plot_roofline(report: BenchReport, path: Path) -> Any:
     figure = Figure(figsize=(12, 7), layout="constrained", dpi=_DPI)
     axes = figure.add_subplot()
     result: dict[Case, dict[str, Point]] = {}
-    for who, case, seconds in _points(report.rows):
+    for library, case, seconds in _points(report.rows):
         point = case.flop / case.bytes, case.flop / seconds.median / 1e9
-        result.setdefault(case, {}).setdefault(who, point)
+        result.setdefault(case, {}).setdefault(library, point)
     every = [case.flop / case.bytes for case in result]
     limits = np.geomspace(min(every, default=0.1) / 3, max(every, default=100) * 3, 200)
     obstacles = _draw_roofs(axes, limits, report.roofs, result)
@@ -77,10 +77,10 @@ def plot_roofline(report: BenchReport, path: Path) -> Any:
     for number, (case, points) in enumerate(result.items(), 1):
         colour, speeds = colours[case.operation], [speed for _, speed in points.values()]
         axes.plot([every[number - 1]] * 2, [min(speeds), max(speeds)], color=colour, linewidth=0.7)
-        for who, point in points.items():
-            full = who == Ours.name
+        for library, point in points.items():
+            full = library == Ours.name
             axes.plot(
-                *point, marker=styles[who][0], color=colour, linestyle="",
+                *point, marker=styles[library][0], color=colour, linestyle="",
                 markerfacecolor=colour if full else "none", markersize=8 if full else 6,
                 label=f"{number}  {case}" if full else None,
             )  # fmt: skip
@@ -91,9 +91,9 @@ def plot_roofline(report: BenchReport, path: Path) -> Any:
     axes.grid(which="major", alpha=0.3)
     figure.legend(loc="outside right upper", fontsize="small", ncols=-(-len(result) // 32))
     whose = [
-        axes.plot([], [], marker=marker, linestyle="", color="grey", label=who,
-                  markerfacecolor="grey" if who == Ours.name else "none")[0]
-        for who, (marker, _) in styles.items()
+        axes.plot([], [], marker=marker, linestyle="", color="grey", label=library,
+                  markerfacecolor="grey" if library == Ours.name else "none")[0]
+        for library, (marker, _) in styles.items()
     ]  # fmt: skip
     figure.legend(handles=whose, loc="outside lower center", ncols=len(whose))
     entitle(figure, f"{_title(report)}: medians", report.noise)
@@ -230,9 +230,9 @@ def _throughput(axes: Any, rows: Iterable[Row], roofs: Roofs | None) -> None:
                       label=None if x else "measured roof")  # fmt: skip
     styles = _styles(rows)
     result: dict[str, dict[int, Statistic]] = {}
-    for who, case, seconds in _points(rows):
-        result.setdefault(who, {}).setdefault(cases.index(case), seconds)
-    for i, (who, values) in enumerate(result.items()):
+    for library, case, seconds in _points(rows):
+        result.setdefault(library, {}).setdefault(cases.index(case), seconds)
+    for i, (library, values) in enumerate(result.items()):
         places = np.array(list(values)) + 0.12 * (i - (len(result) - 1) / 2)
         case_of = [cases[place] for place in values]
         middle, low, high = (
@@ -240,9 +240,9 @@ def _throughput(axes: Any, rows: Iterable[Row], roofs: Roofs | None) -> None:
                                                                  strict=True)])
             for name in ("median", "high", "low")
         )  # fmt: skip
-        marker, colour = styles[who]
+        marker, colour = styles[library]
         errors = middle - low, high - middle
-        axes.errorbar(places, middle, errors, fmt=marker, color=colour, capsize=2, label=who,
+        axes.errorbar(places, middle, errors, fmt=marker, color=colour, capsize=2, label=library,
                       clip_on=False)  # fmt: skip
     axes.set_xticks(range(len(cases)), [case.size for case in cases], rotation=35, ha="right")
     axes.set_xlabel(f"Size ({benchmark.label})")
@@ -254,8 +254,11 @@ def _throughput(axes: Any, rows: Iterable[Row], roofs: Roofs | None) -> None:
 def _styles(rows: Iterable[Row]) -> dict[str, tuple[str, str]]:
     """The marker and the colour of each library."""
     spare = zip("ph<>*", ("C8", "C9", "C6", "C7", "C8"), strict=True)
-    every = dict.fromkeys(who for who, *_ in _points(rows))
-    return {who: STYLES[who] if who in STYLES else next(spare, ("x", "C6")) for who in every}
+    every = dict.fromkeys(library for library, *_ in _points(rows))
+    return {
+        library: STYLES[library] if library in STYLES else next(spare, ("x", "C6"))
+        for library in every
+    }
 
 
 def _points(rows: Iterable[Row]) -> list[tuple[str, Case, Statistic]]:

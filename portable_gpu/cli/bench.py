@@ -35,7 +35,7 @@ from portable_gpu.cli.hunt import hunt
 from portable_gpu.cli.multi import multi
 from portable_gpu.cli.options import DeviceOption, JSONOption, PlotOption, names_of_peers
 from portable_gpu.cli.path import path_of
-from portable_gpu.cli.progress import each
+from portable_gpu.cli.progress import with_progress
 from portable_gpu.cli.sparse import sparse
 from portable_gpu.cli.transfer import transfer
 from portable_gpu.cli.verdicts import verdicts
@@ -285,7 +285,7 @@ def _command(
 def _run(timing: Bench, every: list[Case], found: BenchReport, status: Console) -> bool:
     """Time every case.  Interrupted, it says so and leaves what was timed until then."""
     try:
-        for case in each(every, status):
+        for case in with_progress(every, status):
             for item in timing.run(case):
                 found.add(item)
     except KeyboardInterrupt:

@@ -25,7 +25,7 @@ from portable_gpu.bench.report import BenchReport
 from portable_gpu.cli.budget import seconds_of
 from portable_gpu.cli.console import TABLE_STYLE, Console
 from portable_gpu.cli.files import write_json
-from portable_gpu.cli.progress import each
+from portable_gpu.cli.progress import with_progress
 from portable_gpu.dtypes import dtype_of, element
 from portable_gpu.errors import ArgumentError, UnsupportedError
 from portable_gpu.ops.case import Case
@@ -116,7 +116,7 @@ def _run(
     Interrupted, it leaves what was timed until then.
     """
     try:
-        for case in each(every, status, deadline):
+        for case in with_progress(every, status, deadline):
             standings.append(contests[case.operation].run(case))
     except KeyboardInterrupt:
         status.print(f"{len(standings)} cases were timed")

@@ -31,7 +31,7 @@ from portable_gpu.bench.worker_pool import WorkerPool
 from portable_gpu.cli.budget import seconds_of
 from portable_gpu.cli.console import TABLE_STYLE, Console
 from portable_gpu.cli.files import replacing, write_json
-from portable_gpu.cli.progress import each
+from portable_gpu.cli.progress import with_progress
 from portable_gpu.cli.verdicts import verdicts
 from portable_gpu.errors import ArgumentError, PortableGPUError
 from portable_gpu.ops.case import Case
@@ -172,7 +172,7 @@ def _run(
     """Time cases until the time is up.  Interrupted, it leaves what was timed until then."""
     saved = time.monotonic()
     try:
-        for reported in hunters.over(each(cases, status, deadline, itemgetter(1))):
+        for reported in hunters.over(with_progress(cases, status, deadline, itemgetter(1))):
             for item in reported:
                 if isinstance(item, Remark):
                     results.remarks.append(item)

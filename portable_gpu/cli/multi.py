@@ -69,7 +69,7 @@ def multi(
         if report is not None:
             rates = {"up": bench.up, "down": bench.down, "host": bench.host}
             rates["products"] = {f"{n} {t}": rate for (n, t), rate in bench.products.items()}
-            stages = {f"{name} {size}": each for (name, size), each in bench.stages.items()}
+            stages = {f"{name} {size}": stage for (name, size), stage in bench.stages.items()}
             rows_of_report = [asdict(row) for row in rows]
             report_of_all = {"rates": rates, "stages": stages, "multi": rows_of_report}
             write_json(report, head.to_dict() | report_of_all)

@@ -29,7 +29,7 @@ def progress_bar(status: Console) -> Progress:
 T = TypeVar("T")
 
 
-def each(
+def with_progress(
     items: Sequence[T],
     status: Console,
     deadline: float = inf,

@@ -18,7 +18,7 @@ from portable_gpu.bench.statistics import Statistic
 from portable_gpu.cli.console import TABLE_STYLE, Console
 from portable_gpu.cli.files import replacing, write_json
 from portable_gpu.cli.options import names_of_peers
-from portable_gpu.cli.progress import each
+from portable_gpu.cli.progress import with_progress
 from portable_gpu.dtypes import dtype_of
 from portable_gpu.errors import PortableGPUError, how_to_install
 from portable_gpu.runtime.engine import Engine
@@ -111,7 +111,7 @@ def _run(
     from portable_gpu.bench.sparse import SparseRemark, SparseRow
 
     try:
-        for name in each(tuple(matrices), status):
+        for name in with_progress(tuple(matrices), status):
             for item in contest.run(name, matrices[name]):
                 if isinstance(item, SparseRow):
                     results.rows.append(item)

@@ -172,7 +172,7 @@ def strides_of(name: str, extra: Placed) -> dict[str, str]:
     """Return the C types of the strides and extents that place an element of an array, by names."""
     if extra.reader is None:
         return {f"{name}_row": "long", f"{name}_col": "long"}
-    return {one.name: one.ctype for one in extra.reader.parameters(name)}
+    return {parameter.name: parameter.ctype for parameter in extra.reader.parameters(name)}
 
 
 def offset_of(name: str, extra: Placed) -> str:

@@ -195,8 +195,8 @@ class Terms:
         if isinstance(node, Cast):
             return self._cast(node.ctype, self.term(node.operand))
         if isinstance(node, Called):
-            return self._called(node.name, [self.term(one) for one in node.operands])
-        operands = [self.term(one) for one in node.operands]
+            return self._called(node.name, [self.term(operand) for operand in node.operands])
+        operands = [self.term(operand) for operand in node.operands]
         if len(operands) == 1:
             return self.unary(node.sign, *operands)
         if node.sign == "?":

@@ -96,7 +96,7 @@ def occupancy(
         "local memory": a.local // allocated if allocated else a.simds * a.waves,
         "groups": a.groups if in_group > 1 else a.simds * a.waves,
     }
-    limit = min(groups, key=lambda what: groups[what])
+    limit = min(groups, key=lambda resource: groups[resource])
     return Occupancy(groups[limit] * in_group / a.simds, by_registers, limit)
 
 

@@ -43,8 +43,8 @@ def read(ptx: str, log: str, group_size: int) -> Iterator[CompiledKernel]:
     for entry in re.split(r"Compiling entry function '", log)[1:]:
         name = entry.partition("'")[0]
         stack, stores, loads = (
-            _number(rf"(\d+) bytes {what}", entry)
-            for what in ("stack frame", "spill stores", "spill loads")
+            _number(rf"(\d+) bytes {counter}", entry)
+            for counter in ("stack frame", "spill stores", "spill loads")
         )
         bodies = dict(_FUNCTION.findall(ptx))
         yield CompiledKernel(

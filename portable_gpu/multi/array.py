@@ -129,7 +129,7 @@ class GroupArray:
     def readable_copy(self) -> GroupBlock:
         """Return one of the copies, on a device that has not failed in the call if there is one."""
         able = working(self.group)
-        return next((each for each in self.blocks if each.member in able), self.blocks[0])
+        return next((block for block in self.blocks if block.member in able), self.blocks[0])
 
     def asnumpy(self, out: np.ndarray[Any, Any] | None = None) -> np.ndarray[Any, Any]:
         """Copy the array to NumPy, from all devices at once; waits for its values.

@@ -205,8 +205,8 @@ class Copies:
         self.close()
         for copy in list(self._copies):
             copy.wake()
-        for each in list(self._queues):
-            each.put(None)
+        for queue in list(self._queues):
+            queue.put(None)
 
     def close(self) -> None:
         """Let the threads end when all pieces are copied."""
@@ -274,8 +274,8 @@ class Copies:
                     buffers.append(_HostBuffer(member))
                     buffer = buffers[-1]
                 else:
-                    used = {id(each.buffer) for each in moving}
-                    free = [each for each in buffers if id(each) not in used]
+                    used = {id(copy.buffer) for copy in moving}
+                    free = [copy for copy in buffers if id(copy) not in used]
                     buffer = free[0] if free else self._end(moving)
                 self._enqueue(piece, buffer, moving)
             while moving and not self._is_abandoned:
@@ -283,10 +283,10 @@ class Copies:
         except BaseException as error:
             self.abandon(error)
         finally:
-            for each in moving:
-                if not _await(each.events):
-                    buffers.remove(each.buffer)
-                    each.buffer.discard()
+            for copy in moving:
+                if not _await(copy.events):
+                    buffers.remove(copy.buffer)
+                    copy.buffer.discard()
             for buffer in buffers:
                 buffer.give_back()
 

@@ -61,7 +61,7 @@ def retry_block(
     Raises:
         DeviceMemoryError, DeviceFailedError: Every attempt failed; ``error`` itself.
     """
-    for other in sorted(members, key=lambda each: -each.free):
+    for other in sorted(members, key=lambda candidate: -candidate.free):
         if other is not member:
             with contextlib.suppress(*DEVICE_ERRORS):
                 return work(other, number)
@@ -93,7 +93,7 @@ class _Repeats:
         """
         if self._is_last:
             return False
-        member = next((each for each in group.members if each.is_in(error)), None)
+        member = next((candidate for candidate in group.members if candidate.is_in(error)), None)
         if member in self.failed:
             return False
         if member is None:

@@ -194,20 +194,20 @@ class DeviceGroup(EngineGroup, Closing):
             DeviceMemoryError: A device lacks memory.
         """
         array = self._host_array(x)
-        at = axis_of(axis, array.ndim, "axis")
-        bounds = self.bounds(array.shape[at], array.nbytes, blocks)
+        cut_axis = axis_of(axis, array.ndim, "axis")
+        bounds = self.bounds(array.shape[cut_axis], array.nbytes, blocks)
 
         def copy(member: Member, number: int) -> GroupBlock:
             start, stop = bounds[number : number + 2]
-            values = transfers.part(array, at, start, stop)
+            values = transfers.part(array, cut_axis, start, stop)
             fresh = member.empty(values.shape, array.dtype)
             transfers.upload(member, values, fresh)
             return GroupBlock(start, stop, member, fresh)
 
-        made = self.for_blocks(
+        group_blocks = self.for_blocks(
             self.owners(len(bounds) - 1), copy, waits=array.nbytes >= issue.LEAST_BYTES_FOR_THREADS
         )
-        return GroupArray(self, array.shape, array.dtype, at, made)
+        return GroupArray(self, array.shape, array.dtype, cut_axis, group_blocks)
 
     def empty(
         self, shape: Sequence[int] | int, dtype: Any, axis: int = 0, *, blocks: int | None = None
@@ -228,16 +228,18 @@ class DeviceGroup(EngineGroup, Closing):
             raise ShapeError(f"shape is {shown(extents)}; extents are not negative")
         kind = as_dtype(dtype)
         element(kind)  # which raises for a dtype that kernels lack
-        at = axis_of(axis, len(extents), "axis")
-        bounds = self.bounds(extents[at], prod(extents) * kind.itemsize, blocks)
+        cut_axis = axis_of(axis, len(extents), "axis")
+        bounds = self.bounds(extents[cut_axis], prod(extents) * kind.itemsize, blocks)
 
         def make(member: Member, number: int) -> GroupBlock:
             start, stop = bounds[number : number + 2]
-            block = member.empty((*extents[:at], stop - start, *extents[at + 1 :]), kind)
+            block = member.empty(
+                (*extents[:cut_axis], stop - start, *extents[cut_axis + 1 :]), kind
+            )
             return GroupBlock(start, stop, member, block)
 
-        made = self.for_blocks(self.owners(len(bounds) - 1), make)
-        return GroupArray(self, extents, kind, at, made)
+        group_blocks = self.for_blocks(self.owners(len(bounds) - 1), make)
+        return GroupArray(self, extents, kind, cut_axis, group_blocks)
 
     def broadcast(self, x: Any) -> GroupArray:
         """Copy an array to each device.
@@ -275,11 +277,11 @@ class DeviceGroup(EngineGroup, Closing):
         if not arrays:
             raise ArgumentError("parts is empty; expected one array or more")
         first = arrays[0]
-        at = axis_of(axis, first.ndim, "axis")
-        check_parts(arrays, at)
+        cut_axis = axis_of(axis, first.ndim, "axis")
+        check_parts(arrays, cut_axis)
         bounds = [0]
         for array in arrays:
-            bounds.append(bounds[-1] + array.shape[at])
+            bounds.append(bounds[-1] + array.shape[cut_axis])
 
         def copy(member: Member, number: int) -> GroupBlock:
             fresh = member.empty(arrays[number].shape, first.dtype)
@@ -287,9 +289,9 @@ class DeviceGroup(EngineGroup, Closing):
             return GroupBlock(bounds[number], bounds[number + 1], member, fresh)
 
         waits = sum(array.nbytes for array in arrays) >= issue.LEAST_BYTES_FOR_THREADS
-        made = self.for_blocks(self.owners(len(arrays)), copy, waits=waits)
-        shape = (*first.shape[:at], bounds[-1], *first.shape[at + 1 :])
-        return GroupArray(self, shape, first.dtype, at, made)
+        group_blocks = self.for_blocks(self.owners(len(arrays)), copy, waits=waits)
+        shape = (*first.shape[:cut_axis], bounds[-1], *first.shape[cut_axis + 1 :])
+        return GroupArray(self, shape, first.dtype, cut_axis, group_blocks)
 
     def all_reduce(self, parts: GroupArray | Sequence[Array]) -> GroupArray:
         """Add arrays of one shape that are on the devices, and copy the sum to each device.
@@ -307,8 +309,8 @@ class DeviceGroup(EngineGroup, Closing):
             DeviceMemoryError: A device lacks memory.
         """
         self.check_open()
-        its = collectives.parts_of(self, parts)
-        return failing.run_with_retry(self, lambda: collectives.all_reduce(self, its))
+        addends = collectives.parts_of(self, parts)
+        return failing.run_with_retry(self, lambda: collectives.all_reduce(self, addends))
 
     # -- calls
 
@@ -406,11 +408,11 @@ class DeviceGroup(EngineGroup, Closing):
         if stores:
             do_all = issue.storing_later(members, guarded, attempt)
             retry, halves = issue.storing_now(retry), halves and issue.storing_now(halves)
-        each = self.threads == "each" or (self.threads == "auto" and waits)
+        own_threads = self.threads == "each" or (self.threads == "auto" and waits)
         several = len({member.index for member in members}) > 1
-        do = issue.side_by_side if each and several else issue.in_turns
+        run = issue.side_by_side if own_threads and several else issue.in_turns
         try:
-            results: list[Any] = do(members, do_all)
+            results: list[Any] = run(members, do_all)
             for number, (error, member) in failures.items():
                 results[number] = failing.retry_block(
                     error, member, number, self.members, retry, halves

@@ -244,7 +244,7 @@ class Member:
         """
         if not self.recorders:
             return _NOT_RECORDED
-        return _recorded([each.span(name, queue, nbytes) for each in [*self.recorders]])
+        return _recorded([recorder.span(name, queue, nbytes) for recorder in [*self.recorders]])
 
     def kernels_after_copies(self) -> None:
         """Let kernels that are enqueued from now on wait for the copies so far."""

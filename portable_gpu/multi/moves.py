@@ -131,7 +131,7 @@ def all_bytes(source: Array, target: Array) -> Box:
     """Return the box of all bytes of two C-ordered arrays of one shape and dtype."""
     nbytes = source.nbytes
     pitches = nbytes, nbytes
-    places = [BoxInArray(each, (each.offset, 0, 0), pitches) for each in (source, target)]
+    places = [BoxInArray(array, (array.offset, 0, 0), pitches) for array in (source, target)]
     return Box((nbytes, 1, 1), *places)
 
 

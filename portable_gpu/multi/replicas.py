@@ -54,7 +54,7 @@ class NetworkState:
         """Note where the arrays are; those on devices of no member are copied to NumPy."""
         self.parts, self.arrays, self.on_host = parts, arrays, on_host
         by_queue = {member.engine.queue: member for member in members}
-        self._owners = [by_queue.get(each.queue) for each in arrays]
+        self._owners = [by_queue.get(array.queue) for array in arrays]
         self._values: dict[int, np.ndarray[Any, Any]] = {}
         for number, (array, owner) in enumerate(zip(arrays, self._owners, strict=True)):
             if owner is None:
@@ -96,14 +96,14 @@ class NetworkParts:
     def __init__(self, module: Module) -> None:
         """Look up the parts of a network."""
         self.modules = list(_modules(module))
-        self._counting: list[Any] = [each for each in self.modules if hasattr(each, "calls")]
+        self._counting: list[Any] = [layer for layer in self.modules if hasattr(layer, "calls")]
         values = [
-            value for each in self.modules for value in vars(each).values()
+            value for layer in self.modules for value in vars(layer).values()
             if isinstance(value, Buffer)
         ]  # fmt: skip
         buffers = list({id(buffer): buffer for buffer in values}.values())
-        self._on_host = [each for each in buffers if isinstance(each.data, np.ndarray)]
-        self._on_device = [each for each in buffers if isinstance(each.data, DEVICE_KINDS)]
+        self._on_host = [buffer for buffer in buffers if isinstance(buffer.data, np.ndarray)]
+        self._on_device = [buffer for buffer in buffers if isinstance(buffer.data, DEVICE_KINDS)]
         self._flat: list[Array] = []
         self._views: list[Array] = []
 
@@ -123,9 +123,9 @@ class NetworkParts:
         for (queue, _), buffers in groups.items():
             values = [np.ravel(asnumpy(buffer.data)) for buffer in buffers]
             flat = asarray(np.concatenate(values), queue=queue)
-            ends = np.cumsum([each.size for each in values]).tolist()
-            for buffer, its, end in zip(buffers, values, ends, strict=True):
-                views.append(flat[end - its.size : end].reshape(buffer.data.shape))
+            ends = np.cumsum([array.size for array in values]).tolist()
+            for buffer, values_of_buffer, end in zip(buffers, values, ends, strict=True):
+                views.append(flat[end - values_of_buffer.size : end].reshape(buffer.data.shape))
             self._flat.append(flat)
             self._on_device += buffers
         for buffer, view in zip(self._on_device, views, strict=True):
@@ -135,13 +135,14 @@ class NetworkParts:
     def host_state(self) -> HostState:
         """Return the state on the host."""
         return HostState(
-            [each.calls for each in self._counting], [each.data.copy() for each in self._on_host]
+            [module.calls for module in self._counting],
+            [buffer.data.copy() for buffer in self._on_host],
         )
 
     def restore(self, state: HostState, masks: int = 0) -> None:
         """Set the state on the host, with counters of random masks that are larger by a number."""
-        for each, calls in zip(self._counting, state.calls, strict=True):
-            each.calls = calls + masks
+        for module, calls in zip(self._counting, state.calls, strict=True):
+            module.calls = calls + masks
         for buffer, value in zip(self._on_host, state.buffers, strict=True):
             buffer.set(value)
 
@@ -185,8 +186,8 @@ class Replica:
     def refresh(self, state: NetworkState) -> None:
         """Take over the state of the network."""
         state.copy_to(self._member, [flat.data for flat in self._flats] + self._starts)
-        for mine, its in zip(self.parts.modules, state.parts.modules, strict=True):
-            mine.training = its.training
+        for mine, theirs in zip(self.parts.modules, state.parts.modules, strict=True):
+            mine.training = theirs.training
         self._host_start = state.on_host
 
     def begin(self, number: int) -> None:

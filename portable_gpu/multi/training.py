@@ -196,17 +196,17 @@ class DataParallel:
         # A repeated merge goes on where the failed one ended.
         [(member, sums)] = self.group.for_blocks(owners[:1], lambda *_: tree.whole())
         losses = []
-        for each in results:
-            with each.member.named_errors():
-                losses.append(float(each.loss.get()) * each.weight)
+        for result in results:
+            with result.member.named_errors():
+                losses.append(float(result.loss.get()) * result.weight)
         first_state = results[0].state
         has_grads = [
-            any(flags) for flags in zip(*(each.has_grads for each in results), strict=True)
+            any(flags) for flags in zip(*(result.has_grads for result in results), strict=True)
         ]
-        del each, results
+        del result, results
         in_use.clear()  # no kernel runs now: each loss was waited for
         with member.named_errors():
-            moved = [_on_queue(each, own.queue) for each, own in zip(sums, state, strict=True)]
+            moved = [_on_queue(total, own.queue) for total, own in zip(sums, state, strict=True)]
         self._add(moved, count, has_grads)
         self._parts.restore(first_state)
         return fsum(losses)
@@ -261,9 +261,9 @@ def _copy_first(
     try:
         with copies(members) as running:
             for member, number in firsts:
-                its = [member.empty(values.shape, values.dtype) for values in parts[number]]
-                arrays[member, number] = its
-                for values, array in zip(parts[number], its, strict=True):
+                uploaded = [member.empty(values.shape, values.dtype) for values in parts[number]]
+                arrays[member, number] = uploaded
+                for values, array in zip(parts[number], uploaded, strict=True):
                     if values.size:
                         running.upload(values, [(member, array)])
             meanwhile()

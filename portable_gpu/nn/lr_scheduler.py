@@ -98,7 +98,7 @@ class LRScheduler(Saved):
                 if prefix + name in arrays:
                     number = asnumpy(arrays[prefix + name]).tolist()
                     setattr(new, name, tuple(number) if isinstance(value, tuple) else number)
-            new.base_lrs = [real_number(one, f"{prefix}base_lrs") for one in new.base_lrs]
+            new.base_lrs = [real_number(rate, f"{prefix}base_lrs") for rate in new.base_lrs]
             _at_least(new.last_epoch, 0, f"{prefix}last_epoch")
             new._check()
             loaded.append((schedule, new))
@@ -167,7 +167,9 @@ class MultiStepLR(LRScheduler):
         super().__init__(optimizer)
 
     def _check(self) -> None:
-        self.milestones = sorted(_at_least(one, 0, "a milestone") for one in self.milestones)
+        self.milestones = sorted(
+            _at_least(milestone, 0, "a milestone") for milestone in self.milestones
+        )
         self.gamma = real_number(self.gamma, "gamma")
 
     def factor(self, epoch: int) -> float:
@@ -332,7 +334,7 @@ class SequentialLR(LRScheduler):
             ArgumentError: The number of milestones is not one less than that of schedules.
         """
         self.schedulers = [
-            of_kind(one, LRScheduler, "an element of schedulers") for one in schedulers
+            of_kind(scheduler, LRScheduler, "an element of schedulers") for scheduler in schedulers
         ]
         self.milestones = list(milestones)
         if len(self.milestones) + 1 != len(self.schedulers):
@@ -340,7 +342,7 @@ class SequentialLR(LRScheduler):
                 f"there are {len(self.schedulers)} schedulers and {len(self.milestones)} "
                 "milestones; expected one milestone less than schedulers"
             )
-        others = {one.optimizer for one in self.schedulers} - {optimizer}
+        others = {scheduler.optimizer for scheduler in self.schedulers} - {optimizer}
         if others:
             raise ArgumentError("a schedule is of another optimizer; expected the same one for all")
         super().__init__(optimizer)
@@ -351,10 +353,10 @@ class SequentialLR(LRScheduler):
         return {**super().state_dict(), "_schedulers": states}
 
     def _check(self) -> None:
-        self.milestones = [_at_least(one, 1, "a milestone") for one in self.milestones]
+        self.milestones = [_at_least(milestone, 1, "a milestone") for milestone in self.milestones]
 
     def _numbers(self) -> dict[str, Any]:
-        return {name: one for name, one in super()._numbers().items() if name != "schedulers"}
+        return {name: value for name, value in super()._numbers().items() if name != "schedulers"}
 
     def _named(self, prefix: str = "") -> Iterator[tuple[str, LRScheduler]]:
         yield prefix, self

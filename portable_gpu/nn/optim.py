@@ -96,7 +96,10 @@ class _Slot:
         """
         self._allocate(names)
         self._refresh()
-        keys = [(one.has_grad, n) for one, n in zip(self.parameters, self.steps, strict=True)]
+        keys = [
+            (parameter.has_grad, n)
+            for parameter, n in zip(self.parameters, self.steps, strict=True)
+        ]
         start = 0
         for (has_grad, steps), members in groupby(keys):
             stop = start + len(list(members))
@@ -214,7 +217,7 @@ class Optimizer(Saved):
         except Exception as error:  # raised by the value's own methods, too
             reraise_of_signal(error)
             listed = [params]
-        if not any(isinstance(one, Mapping) for one in listed):
+        if not any(isinstance(item, Mapping) for item in listed):
             listed = [{"params": listed}]
         self.defaults = defaults
         self.param_groups: list[dict[str, Any]] = []
@@ -230,9 +233,9 @@ class Optimizer(Saved):
                 )
             group = {**defaults, **group, "params": as_parameters(group["params"], "params")}
             self._check(group)
-            if any(id(one) in seen for one in group["params"]):
+            if any(id(item) in seen for item in group["params"]):
                 raise ArgumentError("a parameter is in two groups; expected one")
-            seen |= {id(one) for one in group["params"]}
+            seen |= {id(item) for item in group["params"]}
             self.param_groups.append(group)
         for group in self.param_groups:
             pairs = flattened(group["params"])
@@ -331,7 +334,7 @@ class Optimizer(Saved):
         shapes: dict[str, tuple[int, ...]] = {}
         for at, group in enumerate(self.param_groups):
             named = {"initial_lr": 0.0, **self.defaults, "params": group["params"]}
-            shapes |= {f"param_groups.{at}.{key}": np.shape(one) for key, one in named.items()}
+            shapes |= {f"param_groups.{at}.{key}": np.shape(value) for key, value in named.items()}
             for key in _OF_TORCH:
                 values.pop(f"param_groups.{at}.{key}", None)
         shapes |= {
@@ -345,11 +348,14 @@ class Optimizer(Saved):
             names = [name for name in arrays if name.startswith(f"param_groups.{at}.")]
             new = {name.split(".", 2)[2]: asnumpy(arrays[name]).tolist() for name in names}
             numbers += new.pop("params")
-            new = {name: tuple(one) if isinstance(one, list) else one for name, one in new.items()}
+            new = {
+                name: tuple(value) if isinstance(value, list) else value
+                for name, value in new.items()
+            }
             groups.append({**new, "params": group["params"]})
             self._check(groups[-1])
             finite(new.get("initial_lr", 0.0), "initial_lr")
-        if len(set(numbers)) != len(numbers) or not all(type(one) is int for one in numbers):
+        if len(set(numbers)) != len(numbers) or not all(type(value) is int for value in numbers):
             raise ArgumentError(
                 "params of param_groups has other numbers than different integers; "
                 "expected one for each parameter"
@@ -360,22 +366,24 @@ class Optimizer(Saved):
         self, values: dict[str, Any], groups: list[dict[str, Any]], numbers: list[int]
     ) -> dict[int, dict[str, Any]]:
         """The state of each parameter, by its ``id``."""
-        listed = [(one, group) for group in groups for one in group["params"]]
+        listed = [(parameter, group) for group in groups for parameter in group["params"]]
         shapes: dict[str, tuple[int, ...]] = {}
         needed: set[str] = set()
         for number, (parameter, group) in zip(numbers, listed, strict=True):
             is_short = element(parameter.data.dtype).itemsize == 2
             prefix = f"state.{number}."
             if any(prefix + name in values for name in ("step", *self._arrays)):
-                needed |= {prefix + one for one in {"step", *self._states(group)} - self._optional}
+                needed |= {
+                    prefix + name for name in {"step", *self._states(group)} - self._optional
+                }
             names = (*self._arrays, "master") if is_short else self._arrays
-            shapes |= {f"{prefix}step": (), **{prefix + one: parameter.shape for one in names}}
+            shapes |= {f"{prefix}step": (), **{prefix + name: parameter.shape for name in names}}
         arrays = fitting(values, shapes, shapes.keys() - needed)
         result: dict[int, dict[str, Any]] = {}
         for number, (parameter, _) in zip(numbers, listed, strict=True):
             prefix = f"state.{number}."
             names = ("step", *self._arrays, "master")
-            entry = {one: arrays[prefix + one] for one in names if prefix + one in arrays}
+            entry = {name: arrays[prefix + name] for name in names if prefix + name in arrays}
             if "step" in entry:
                 entry["step"] = _steps(entry["step"], f"{prefix}step")
             elif set(entry) - {"master"}:

@@ -247,7 +247,9 @@ def add_grads(
     )
     outs: list[Any] = [None]
     if direct:
-        outs += [None if each is None else each.grad_to_replace() for each in parameters]
+        outs += [
+            None if parameter is None else parameter.grad_to_replace() for parameter in parameters
+        ]
     by_input, *grads = compute(tuple(outs) if direct else None)
     for parameter, grad in zip(parameters, grads, strict=True):
         if parameter is not None and direct:

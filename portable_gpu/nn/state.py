@@ -25,7 +25,7 @@ def flat_state(state: Any, prefix: str = "") -> dict[str, Any]:
     result: dict[str, Any] = {}
     for key, value in of_kind(state, Mapping, "state", "a mapping, as of state_dict").items():
         name, inner = f"{prefix}{key}", value
-        if isinstance(value, (list, tuple)) and any(isinstance(one, Mapping) for one in value):
+        if isinstance(value, (list, tuple)) and any(isinstance(item, Mapping) for item in value):
             inner = dict(enumerate(value))
         if isinstance(inner, Mapping):
             result.update(flat_state(inner, f"{name}."))

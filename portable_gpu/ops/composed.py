@@ -67,20 +67,20 @@ class ComposedPlan(Plan):
         Raises:
             ArgumentError: A call reads memory that none has written.
         """
-        self.flop = sum(each.plan.flop for each in traced)
-        self.bytes = sum(each.plan.bytes for each in traced)
-        self.kept_bytes = sum(each.plan.kept_bytes for each in traced)
+        self.flop = sum(step.plan.flop for step in traced)
+        self.bytes = sum(step.plan.bytes for step in traced)
+        self.kept_bytes = sum(step.plan.kept_bytes for step in traced)
         self._itemsizes = [array.dtype.itemsize for array in operands]
         self._starts = [array.offset for array in operands]
         whole_of: dict[int, int | Temporary] = {}
         for index, array in enumerate(operands):
             whole_of.setdefault(array.base_data.int_ptr, index)
         self._calls = []
-        for each in traced:
-            for base in each.written:
+        for step in traced:
+            for base in step.written:
                 if base is not None and base.int_ptr not in whole_of:
                     whole_of[base.int_ptr] = Temporary(str(len(whole_of)), base.size, 1)
-            if any(view.buffer.int_ptr not in whole_of for view in each.views if view.size):
+            if any(view.buffer.int_ptr not in whole_of for view in step.views if view.size):
                 raise ArgumentError(
                     "a plan cannot be made of this call: in the middle of its work it copies "
                     "values to the device; pass arrays that are there"
@@ -91,12 +91,12 @@ class ComposedPlan(Plan):
                     view.offset * view.dtype.itemsize,
                     view.dtype.itemsize,
                 )
-                for view in each.views
+                for view in step.views
             ]
-            self._calls.append((each.plan, places, each.scalars))
+            self._calls.append((step.plan, places, step.scalars))
         used = [[place.whole for place in places] for _, places, _ in self._calls]
         self._temporaries, self._nbytes = arrange(used)
-        self.workspace_bytes = self._nbytes + max(each.plan.workspace_bytes for each in traced)
+        self.workspace_bytes = self._nbytes + max(step.plan.workspace_bytes for step in traced)
 
     def enqueue(
         self,
@@ -197,7 +197,7 @@ def composed(
 
     def replaced(value: Any) -> Any:
         if isinstance(value, (tuple, list)):
-            return type(value)([replaced(each) for each in value])
+            return type(value)([replaced(item) for item in value])
         if not isinstance(value, DEVICE_KINDS):
             return value
         constants.append(value)
@@ -249,8 +249,8 @@ def _blank(state: QueueState, array: Array) -> Any:
 
 def _is_small(traced: Sequence[TracedCall], state: QueueState) -> bool:
     """Return whether the calls together may run on the calling thread."""
-    flops = [each.call.flop for each in traced]
-    nbytes = sum(view.size * view.dtype.itemsize for each in traced for view in each.views)
+    flops = [step.call.flop for step in traced]
+    nbytes = sum(view.size * view.dtype.itemsize for step in traced for view in step.views)
     known = [flop for flop in flops if flop is not None]
     return len(known) == len(flops) and state.is_small(nbytes, sum(known))
 

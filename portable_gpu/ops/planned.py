@@ -71,7 +71,7 @@ class PlannedCall:
                 self._positional.append(value)
                 continue
             if kind is Parameter.VAR_KEYWORD:
-                self._arguments |= {other: _as_number(one) for other, one in value.items()}
+                self._arguments |= {other: _as_number(scalar) for other, scalar in value.items()}
                 inputs += [other for other in value if not _is_number(self._arguments[other])]
                 continue
             self._arguments[name] = value
@@ -114,9 +114,9 @@ class PlannedCall:
         self._signature = signature(everything) if everything else None
         self._home = getattr(everything[0], "queue", None) if everything else None
         same = len(inputs) + len(self._extras) == len(planning.arrays) and all(
-            one is other for one, other in zip(everything, planning.arrays, strict=False)
+            array is other for array, other in zip(everything, planning.arrays, strict=False)
         )
-        self._again = planning.repetition if same and self._signature is not None else None
+        self._repetition = planning.repetition if same and self._signature is not None else None
 
     def __reduce__(self) -> Any:
         raise UnsupportedError(
@@ -157,10 +157,10 @@ class PlannedCall:
             ArgumentError: The arrays are of another kind than the plan's, or its engine is closed.
             OverlapError: The output shares memory with an input or an array of the epilogue.
         """
-        state, again = self._state, self._again
+        state, repetition = self._state, self._repetition
         if state.engine.is_closed:
             raise ArgumentError("the plan's engine is closed; make the plan anew")
-        if again is not None and operands:
+        if repetition is not None and operands:
             arrays = operands
             if self._extras:
                 last = len(self._inputs)
@@ -168,9 +168,9 @@ class PlannedCall:
             queue = self._home
             if signature(arrays) == self._signature and (queue is None or arrays[0].queue is queue):
                 if self._outputs:
-                    result = again.run(state, arrays[:-1], arrays[-1])
+                    result = repetition.run(state, arrays[:-1], arrays[-1])
                 else:
-                    result = again.run(state, arrays)
+                    result = repetition.run(state, arrays)
                 if result is not None:
                     return result
         names = [*self._inputs, *self._outputs]
@@ -219,7 +219,7 @@ def _kind(array: Any) -> tuple[str, Any]:
     For several outputs, those of each.
     """
     if isinstance(array, tuple):
-        kinds = [_kind(one) for one in array]
+        kinds = [_kind(item) for item in array]
         return f"({', '.join(text for text, _ in kinds)})", [queue for _, queue in kinds]
     if not isinstance(array, _ARRAYS):
         return f"a {type(array).__name__}", None

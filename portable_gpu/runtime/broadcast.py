@@ -30,8 +30,8 @@ def broadcast(shapes: Mapping[str, Shape]) -> Shape:
     try:
         return np.broadcast_shapes(*shapes.values())
     except ValueError:
-        each = ", ".join(f"{name} has shape {tuple(shape)}" for name, shape in shapes.items())
-        raise ShapeError(f"{each}; they do not broadcast") from None
+        listed = ", ".join(f"{name} has shape {tuple(shape)}" for name, shape in shapes.items())
+        raise ShapeError(f"{listed}; they do not broadcast") from None
 
 
 def check_broadcast(shape: Shape, target: Shape, name: str) -> None:
@@ -73,8 +73,8 @@ def common_dtype(kinds: Mapping[str, Any]) -> DType:
             common = np.dtype((np.bool_, np.int64, np.float64, np.complex128)[max(rank, 0)])
         element(common)
     except TypeError as error:
-        each = ", ".join(f"{name} is {getattr(k, '__name__', k)}" for name, k in kinds.items())
-        raise DTypeError(f"{each}: {error}; convert one of them") from None
+        listed = ", ".join(f"{name} is {getattr(k, '__name__', k)}" for name, k in kinds.items())
+        raise DTypeError(f"{listed}: {error}; convert one of them") from None
     return common
 
 

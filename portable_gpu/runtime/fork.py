@@ -37,9 +37,9 @@ def refuse() -> None:
         raise _error()
 
 
-def retire_in_children(thing: Any) -> None:
+def retire_in_children(owner: Any) -> None:
     """Make every use of an object raise :class:`ForkError` in processes forked from now on."""
-    _alive.add(thing)
+    _alive.add(owner)
 
 
 def close_class(kind: type) -> None:
@@ -73,10 +73,10 @@ def _after_fork() -> None:
     _is_forked = True
     for kind in _closing:
         kind.__getattribute__ = _raise  # type: ignore[method-assign]
-    for thing in list(_alive):
+    for owner in list(_alive):
         # OpenCL's destructors may wait for threads too: keep a reference that is never dropped.
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(thing.__dict__))
-        thing.__class__ = _retired(type(thing))
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(owner.__dict__))
+        owner.__class__ = _retired(type(owner))
 
 
 if hasattr(os, "register_at_fork"):

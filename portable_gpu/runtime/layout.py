@@ -118,20 +118,20 @@ def indexed(layout: Layout, key: Any) -> Layout:
     return Layout(offset, tuple(shape), tuple(strides))
 
 
-def _bounds_of(one: slice, extent: int) -> tuple[int, int, int]:
+def _bounds_of(part: slice, extent: int) -> tuple[int, int, int]:
     try:
-        return one.indices(extent)
+        return part.indices(extent)
     except (TypeError, ValueError) as error:
-        raise ArrayIndexError(f"{shown(one)} is not a slice of an axis: {error}") from None
+        raise ArrayIndexError(f"{shown(part)} is not a slice of an axis: {error}") from None
 
 
-def _position(one: Any) -> int:
-    if isinstance(one, (bool, list, tuple)) or getattr(one, "shape", ()) != ():
-        raise ArrayIndexError(f"an index is {shown(one)}; {_BASIC}")
+def _position(value: Any) -> int:
+    if isinstance(value, (bool, list, tuple)) or getattr(value, "shape", ()) != ():
+        raise ArrayIndexError(f"an index is {shown(value)}; {_BASIC}")
     try:
-        return index(one)
+        return index(value)
     except TypeError:
-        raise ArrayIndexError(f"an index is {shown(one)}; {_BASIC}") from None
+        raise ArrayIndexError(f"an index is {shown(value)}; {_BASIC}") from None
 
 
 def as_shape(shape: Sequence[Any], size: int) -> Shape:

@@ -47,12 +47,12 @@ def _list_of_libraries() -> Iterator[None]:
     """Let the loader read a temporary folder with the system's list and the environment's."""
     system = _libraries(_SYSTEM)
     names = {Path(library).name for library in system}
-    ours = [library for library in _of_environment() if library.name not in names]
-    if not ours or _VARIABLE in os.environ or not _is_from_pip():
+    from_pip = [library for library in _of_environment() if library.name not in names]
+    if not from_pip or _VARIABLE in os.environ or not _is_from_pip():
         yield
         return
     with tempfile.TemporaryDirectory(prefix="portable_gpu-") as folder:
-        for index, library in enumerate((*system, *ours)):
+        for index, library in enumerate((*system, *from_pip)):
             Path(folder, f"{index:03}.icd").write_text(f"{library}\n")
         os.environ[_VARIABLE] = folder
         try:

@@ -97,7 +97,7 @@ def wrapped(text: str, vector_bits: int) -> str:
         bare = _WORK_ITEM_CALL.sub("", bare)
         if _WORK_ITEM_USE.search(parameters + bare) or unsafe & words_of(bare):
             continue
-        takes = [parameters, *(f"const size_t {what}_{axis}" for what, axis in queries)]
+        takes = [parameters, *(f"const size_t {query}_{axis}" for query, axis in queries)]
         lines = "\n" * (head[0].count("\n") - parameters.count("\n"))
         parts += [
             text[done : head.start()],
@@ -105,7 +105,7 @@ def wrapped(text: str, vector_bits: int) -> str:
             f"({', '.join(takes)}){lines}{{{body}",
         ]
         call_arguments = [parameter.split()[-1].lstrip("*") for parameter in parameters.split(",")]
-        call_arguments += [f"get_{what}({axis})" for what, axis in queries]
+        call_arguments += [f"get_{query}({axis})" for query, axis in queries]
         calls.append(f"\n{head[0]}\n    {name}{_SUFFIX}({', '.join(call_arguments)});\n}}\n")
         done = end
     made = _NOINLINE.sub(rf"{attributes} \1", "".join([*parts, text[done:], *calls]))

@@ -210,7 +210,7 @@ class RepeatedSteps:
         self._offsets = None
         nbytes = self._plan.temporary_bytes
         operands = [*buffers, *([state.workspace(nbytes)] if nbytes else [])]
-        memories = [memory_of(each) for each in operands]
+        memories = [memory_of(operand) for operand in operands]
         event = None
         for kernels, indices in self._kernels:
             for k, index in enumerate(indices):

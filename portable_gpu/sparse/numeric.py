@@ -115,7 +115,7 @@ class Numeric:
         plan = self._solve_plans.get((count, key))
         if plan is None:
             plan = make()
-            counts = {each for each, _ in list(self._solve_plans)} | {count}
+            counts = {planned_count for planned_count, _ in list(self._solve_plans)} | {count}
             # Two substitutions with each chunk, two permutations and a residual.
             max_plans = _MAX_SOLVES * (2 * len(self.schedule.chunks) + 3)
             if len(counts) > _MAX_SOLVES or len(self._solve_plans) >= max_plans:
@@ -281,8 +281,8 @@ class Numeric:
             lists = [chunk.stages[k] for k in stages]
             if is_alone:
                 which = np.concatenate(lists)
-                each = np.stack([which, which + 1], axis=1)
-                steps.append(SubtreesPlan(device, each, s.stack, s.peak, True).step())
+                ranges = np.stack([which, which + 1], axis=1)
+                steps.append(SubtreesPlan(device, ranges, s.stack, s.peak, True).step())
             else:
                 steps.extend(step for stage in lists for step in stage_steps(device, stage))
         return steps

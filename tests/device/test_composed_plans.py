@@ -58,7 +58,7 @@ def test_the_result_of_the_function(engine: Engine, name: str) -> None:
         pytest.skip("the device has no double precision")
     function, options, make = CALLS[name]
     plan = pg.plan(function, *on_device(*make()), **options)
-    assert isinstance(plan._again, composed.ComposedCall)
+    assert isinstance(plan._repetition, composed.ComposedCall)
     expected, results = [], []
     for _ in range(3):
         values = make()

@@ -19,7 +19,7 @@ from portable_gpu.ops.gemm.matrix.policy import WGMMA_CLASSES, WgmmaPolicy
 from portable_gpu.ops.gemm.matrix.stores import by_lines, with_row_scratch
 from portable_gpu.ops.gemm.problem import GemmProblem, Operand
 from portable_gpu.ops.gemm.skinny import fragments
-from portable_gpu.ops.gemm.skinny.vectors import is_skinny, upright, variants
+from portable_gpu.ops.gemm.skinny.vectors import is_skinny, variants, with_few_columns
 from portable_gpu.ops.gemm.tiled.estimates import estimates
 from portable_gpu.ops.gemm.tiled.policy import SHAPE_CLASSES, GemmPolicy
 from portable_gpu.ops.gemm.variants import variants as variants_of
@@ -79,7 +79,7 @@ def test_only_tiles_that_take_all_registers_do() -> None:
 def test_warps_of_skinny_products(
     m: int, k: int, n: int, trans: str, warps: int, blocks: int
 ) -> None:
-    few = upright(problem(m, k, n, "float16", trans))
+    few = with_few_columns(problem(m, k, n, "float16", trans))
     assert fragments.takes(few, H200)
     policy = fragments.kernel_of(few, H200, SHIPPED).row.policy
     assert (policy.warps, policy.blocks) == (warps, blocks)

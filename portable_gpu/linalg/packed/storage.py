@@ -120,23 +120,23 @@ _UNPACK = Operation("unpack", _normalise_unpack)
 
 
 def _plan(
-    engine: Engine, views: Sequence[View], n: int, what: str, lower: bool, above: str
+    engine: Engine, views: Sequence[View], n: int, operation: str, lower: bool, above: str
 ) -> Plan:
     """Return the plan of a copy between packed and dense triangles."""
     source, target = views
 
     def make() -> Plan:
-        packs = what == "pack"
+        packs = operation == "pack"
         line, matrix = (target, source) if packs else (source, target)
         matrices = [as_row(line), Matrix(matrix, trans=not lower)]
         extents, (packed, dense) = stacked(matrices, target.shape[: -1 if packs else -2])
         whole = (0, n)
         problem = PackProblem(
-            n, extents, packed, dense, whole, whole, what, diagonal=False, above=above
+            n, extents, packed, dense, whole, whole, operation, diagonal=False, above=above
         )
         return packed_parts(engine, packed.elem).pack(problem)
 
-    return engine.plan((what, lower, above, *layout_key(source, target)), make)
+    return engine.plan((operation, lower, above, *layout_key(source, target)), make)
 
 
 # -- arrays of packed triangles

@@ -224,7 +224,7 @@ def _free_device(
             slot = take_slot(identity(candidate, index), count)
             if slot is not None:
                 return candidate, slot
-    names = ", ".join(f"{index} {one.name.strip()}" for index, one in candidates)
+    names = ", ".join(f"{index} {device.name.strip()}" for index, device in candidates)
     raise DeviceNotFoundError(
         f"other processes use all of the devices {names}, {workers_per_device} on each; start "
         "fewer workers on this host, or set a larger workers_per_device"

@@ -155,7 +155,7 @@ def _summed_axes(a: da.Array, b: da.Array, axes: Any) -> tuple[list[int], list[i
         if len(axes) != 2:
             raise ArgumentError(f"axes is {shown(axes)}; expected a number, or axes of a and of b")
         listed = [
-            [whole(one, "axes") for one in (side if isinstance(side, (tuple, list)) else [side])]
+            [whole(axis, "axes") for axis in (side if isinstance(side, (tuple, list)) else [side])]
             for side in axes
         ]
     else:

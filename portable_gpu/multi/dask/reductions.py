@@ -196,7 +196,7 @@ def _reduced(
     if not kind.takes_empty and not product_of(x.shape[axis] for axis in axes) and x.ndim:
         raise ShapeError(f"{name} of no elements does not exist: x has shape {x.shape}")
     label = new_name(name, x, axes, keepdims, dtype, *options)
-    starts = [np.cumsum([0, *one]).tolist() for one in x.chunks]
+    starts = [np.cumsum([0, *sizes]).tolist() for sizes in x.chunks]
     other = [axis for axis in range(x.ndim) if axis not in axes]
     merge = partial(tasks.merged, kind.merge)
     finish = partial(tasks.finished, kind.merge, kind.finish, () if keepdims else axes)

@@ -129,7 +129,7 @@ class DevicePlugin(WorkerPlugin):
             of_kind(cache, (str, os.PathLike), "cache", "a folder")
         self.cache = None if cache is None else os.fspath(cache)
         of_kind(warm_up, (tuple, list), "warm_up", "a list of names of operations")
-        self.warm_up = tuple(of_kind(one, str, "an element of warm_up") for one in warm_up)
+        self.warm_up = tuple(of_kind(name, str, "an element of warm_up") for name in warm_up)
         self.dtypes = tuple(dtypes)
         self.precision = check_precision(precision)
 

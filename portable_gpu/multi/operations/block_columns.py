@@ -100,7 +100,7 @@ class Factorisation:
     def _move(self, k: int, below: Any) -> None:
         """Copy a panel to the devices that need it."""
         source = self._columns[k].member
-        owners = dict.fromkeys(each.member for each in self._columns[k + 1 :])
+        owners = dict.fromkeys(column.member for column in self._columns[k + 1 :])
         if any(self._memory.lacks(member, below.nbytes) for member in owners):
             for j in range(k + 1, len(self._columns)):
                 self._wait_for_column(j)

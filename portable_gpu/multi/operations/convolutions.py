@@ -64,7 +64,7 @@ def _convolution(
         if arguments[name] is not None
     }
     out = arguments["out"]
-    on_host = not any(isinstance(each, GroupArray) for each in (x, out, *filters.values()))
+    on_host = not any(isinstance(array, GroupArray) for array in (x, out, *filters.values()))
     check_kind(group, out, on_host)
     options = {name: arguments[name] for name in _OPTIONS}
     four = [options[name] for name in _OPTIONS[:4]]
@@ -76,10 +76,13 @@ def _convolution(
     arrays = {"input": x, **filters}
     dtype = common_dtype(tuple(arrays.values()), tuple(arrays))
     check_out(out, shape, dtype, arrays)
-    for name, each in (("input", x), ("out", out)):
-        if isinstance(each, GroupArray) and each.axis not in (None, 0 if extents.batched else None):
+    for name, array in (("input", x), ("out", out)):
+        if isinstance(array, GroupArray) and array.axis not in (
+            None,
+            0 if extents.batched else None,
+        ):
             raise ArgumentError(
-                f"{name} is cut along axis {each.axis}; expected blocks of images (axis 0 of "
+                f"{name} is cut along axis {array.axis}; expected blocks of images (axis 0 of "
                 f"{rank + 2}), or group.broadcast({name}), which copies all of it to each device"
             )
     if not extents.batched or x.shape[0] == 0:
@@ -101,11 +104,11 @@ def _convolution(
     if isinstance(x, GroupArray) and (x.axis, x.bounds) != (0, tuple(cut.bounds)):
         x = group.broadcast(x)
     images = blocks_of(x, cut)
-    copies = {name: group.broadcast(each) for name, each in filters.items()}
+    copies = {name: group.broadcast(array) for name, array in filters.items()}
     outs = None if out is None else blocks_of(out, cut)
 
     def work(member: Member, number: int) -> GroupBlock:
-        arguments = {name: each.copy_on(member) for name, each in copies.items()}
+        arguments = {name: replicated.copy_on(member) for name, replicated in copies.items()}
         target = None if outs is None else outs[number]
         check_target(member, target)
         moved_images = on_device(group, member, images[number])
@@ -130,7 +133,7 @@ def _on_host(
 ) -> None:
     """Convolve images of NumPy."""
     x, *filters = arrays.values()
-    reads = [in_parts(x, 0), *[as_whole(group, each) for each in filters]]
+    reads = [in_parts(x, 0), *[as_whole(group, array) for array in filters]]
 
     def enqueue(blocks: Sequence[Any], target: Any, engine: Any) -> None:
         convolve(**dict(zip(arrays, blocks, strict=True)), out=target, engine=engine)

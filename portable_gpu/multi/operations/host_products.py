@@ -257,7 +257,7 @@ def _begin_uploads(
     for member, part in parts.items():
         share = len(part.blocks)
         order += [((at + 0.5) / share, k, member) for at, k in enumerate(part.blocks)]
-    order.sort(key=lambda each: each[:2])
+    order.sort(key=lambda entry: entry[:2])
     for _, number, owner in order:
         if owner is None:
             pair = bounds[number : number + 2]

@@ -159,7 +159,7 @@ def _product(
     extents = _extents((a, of_a), (b, of_b))
     if extents is None or (on_host and (0 in extents.values() or not of_result)):
         return _on_one(group, product, a, b, out if on_host else None)
-    shape, dtype = tuple(extents[each] for each in of_result), result_dtype(a.dtype, b.dtype)
+    shape, dtype = tuple(extents[letter] for letter in of_result), result_dtype(a.dtype, b.dtype)
     is_wide = is_float16_like(dtype) and out is not None and out.dtype == np.float32
     check_out(out, shape, np.dtype(np.float32) if is_wide else dtype, {"a": a, "b": b})
     letter = _letter(a, b, out, letters, extents)
@@ -179,8 +179,8 @@ def _product(
             if fits(group, tiled) and compute_in_tiles(group, tiled):
                 return result
         reads = []
-        for x, its in ((a, of_a), (b, of_b)):
-            axis = _axis_in(x, its, letter, extents)
+        for x, of_x in ((a, of_a), (b, of_b)):
+            axis = _axis_in(x, of_x, letter, extents)
             reads.append(as_whole(group, x) if axis is None else in_parts(x, axis))
 
         def enqueue(blocks: Sequence[Any], target: Any, engine: Any) -> None:
@@ -189,14 +189,14 @@ def _product(
         with _packing(group, letters, letter, cut):
             compute_on_host(group, cut, reads, result, enqueue, reads_result=reads_out)
         return result
-    operands = [_blocks(group, x, its, letter, cut, extents) for x, its in ((a, of_a), (b, of_b))]
+    operands = [_blocks(group, x, of_x, letter, cut, extents) for x, of_x in ((a, of_a), (b, of_b))]
     if letter == "k":
         return _sum_of_products(group, product, operands, cut, shape, dtype)
     axis = of_result.index(letter)
     waits = any(isinstance(x, np.ndarray) for x in (a, b))
     length = runs.run_length(cut.bounds) if _on_cpus(group) and _is_of_matrices(letters) else 1
     if length > 1:
-        axes = [_axis_in(x, its, letter, extents) for x, its in ((a, of_a), (b, of_b))]
+        axes = [_axis_in(x, of_x, letter, extents) for x, of_x in ((a, of_a), (b, of_b))]
         joined = [*map(runs.BlockOperand, operands, axes)]
         reads_out = out is not None and arguments.get("beta", 0) != 0
         with _packing(group, letters, letter, cut):
@@ -253,14 +253,14 @@ def _in_tiles(
     product: _Product, a: tuple[Any, str], b: tuple[Any, str], result: Any, letter: str, cut: Cut
 ) -> HostProduct:
     """Return a product of matrices, of which the operand that has the letter is cut."""
-    (blocks, its), (panels, others) = (a, b) if letter in a[1] else (b, a)
+    (blocks, of_x), (panels, others) = (a, b) if letter in a[1] else (b, a)
 
     def compute(block: Any, panel: Any, tile: Any, engine: Any) -> None:
         left, right = (block, panel) if letter in a[1] else (panel, block)
         product(left, right, tile, engine)
 
     return HostProduct(
-        blocks, its.index(letter), panels, 1 - others.index("k"), result, cut, compute
+        blocks, of_x.index(letter), panels, 1 - others.index("k"), result, cut, compute
     )
 
 
@@ -314,10 +314,10 @@ def _letter(
     if isinstance(out, GroupArray):
         return None if out.axis is None else letters[2][out.axis]
     axes = [
-        its[x.axis]
-        for x, its in ((a, letters[0]), (b, letters[1]))
+        of_x[x.axis]
+        for x, of_x in ((a, letters[0]), (b, letters[1]))
         if isinstance(x, GroupArray) and x.axis is not None
-        if x.shape[x.axis] == extents[its[x.axis]]  # it does not broadcast
+        if x.shape[x.axis] == extents[of_x[x.axis]]  # it does not broadcast
     ]
     of_result = [letter for letter in axes if letter in letters[2]]
     if axes:

@@ -281,7 +281,7 @@ class _Job:
         for member, block, arrays in zip(cut.members, blocks, results, strict=True):
             count = prod(block.shape[at] for at in self.reduced)
             with member.named_errors():
-                parts.append(moments.from_device(count, *[asnumpy(each) for each in arrays]))
+                parts.append(moments.from_device(count, *[asnumpy(array) for array in arrays]))
         with np.errstate(all="ignore"):
             count, _, _, squares = merged(parts, merged_moments)
             variance = squares / max(0.0, float(count) - rule.ddof)

@@ -111,7 +111,7 @@ def compute_runs(
     def work(member: Member, run_number: int) -> list[GroupBlock]:
         numbers = runs[run_number]
         start, stop = cut.bounds[numbers[0]], cut.bounds[numbers[-1] + 1]
-        left, right = (each.joined(group, member, numbers) for each in operands)
+        left, right = (operand.joined(group, member, numbers) for operand in operands)
         run_out = None
         if out is not None and outs is not None:
             if reads_out:

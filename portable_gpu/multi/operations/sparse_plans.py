@@ -116,7 +116,7 @@ class PartPlans:
 
         The calling thread does so before the threads of the devices call :meth:`substitute`.
         """
-        others = [each for each in self._counts if each != count]
+        others = [other for other in self._counts if other != count]
         self._counts = [*others, count][-_MOST_COUNTS:]
         for key in list(self._repeated):
             if key[0] == "substitute" and key[-1] not in self._counts:
@@ -134,8 +134,8 @@ class PartPlans:
 
     def close(self) -> None:
         """Free the memory."""
-        for each in (self._panels, self._updates, self._arenas, self._status, self._values):
-            each.clear()
+        for memory in (self._panels, self._updates, self._arenas, self._status, self._values):
+            memory.clear()
         self._repeated.clear()
 
     def bounds(self, number: int) -> tuple[int, int]:

@@ -277,9 +277,11 @@ class _Exchange:
         if blocks is None:
             blocks = self._blocks(number, member.empty, member)
         # The next device sends first, so that devices do not all receive from the same one.
-        senders = sorted(group.members, key=lambda each: (each.index - member.index) % group.size)
+        senders = sorted(
+            group.members, key=lambda sender: (sender.index - member.index) % group.size
+        )
         for sender in senders:
-            sources = [each for each in x.blocks if each.member is sender and each.array.size]
+            sources = [block for block in x.blocks if block.member is sender and block.array.size]
             boxes = [
                 moves.common_box(source.array, before, source.start, block.array, axis, block.start)
                 for source in sources

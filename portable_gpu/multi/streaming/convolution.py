@@ -129,7 +129,7 @@ def _convolve(
     progress: Any,
 ) -> Any:
     """Convolve in tiles by a function of the library; the arguments are those of :func:`conv2d`."""
-    operands = [TiledOperand(each, name) for name, each in arrays.items() if each is not None]
+    operands = [TiledOperand(array, name) for name, array in arrays.items() if array is not None]
     _check_dtypes(operands)
     requested_precision(precision)
     images, weights = operands[0], operands[1]
@@ -145,7 +145,7 @@ def _convolve(
     rows = _RowsOfImages(g, first, padded)
     on_cpu = any(member.engine.target.is_cpu for member in place.members)
     count, height, workspace = _tile(rows, images, operands[1:], place.limit, on_cpu)
-    small = tuple([tuple([slice(0, n) for n in each.shape]) for each in operands[1:]])
+    small = tuple([tuple([slice(0, n) for n in operand.shape]) for operand in operands[1:]])
 
     def call(engine: Engine, step: StreamStep, tiles: Sequence[Any], block: Any) -> Any:
         x, w, b = tiles if len(tiles) == 3 else (*tiles, None)
@@ -173,7 +173,7 @@ def _convolve(
         progress_callback(progress, name) as callback,
         result_storage(out, whole, images.dtype, block, operands) as result,
     ):
-        tiles = (input_tile, *[each.shape for each in operands[1:]])
+        tiles = (input_tile, *[operand.shape for operand in operands[1:]])
         job = Job(name, operands, tiles, blocks, call, result, (block, images.dtype))
         if blocks:
             run(job, place, callback)
@@ -245,7 +245,7 @@ def _tile(
         ArgumentError: The limit is too small; or rows have to be cut, and some need padding alone.
     """
     g, itemsize = rows.g, images.dtype.itemsize
-    fixed = 2 * sum([each.values.size * itemsize for each in small])
+    fixed = 2 * sum([operand.values.size * itemsize for operand in small])
     budget, copies_windows = limit - fixed, on_cpu and g.groups < g.channels
 
     def tiles(height: int) -> int:
@@ -293,12 +293,13 @@ def _index(
 
 
 def _check_dtypes(operands: Sequence[TiledOperand]) -> None:
-    for each in operands:
-        if each.dtype.kind != "f" and not is_float16_like(each.dtype):
+    for operand in operands:
+        if operand.dtype.kind != "f" and not is_float16_like(operand.dtype):
             raise DTypeError(
-                f"{each.name} is {each.dtype}; float16, bfloat16, float32 and float64 are convolved"
+                f"{operand.name} is {operand.dtype}; float16, bfloat16, float32 and float64 are "
+                "convolved"
             )
-        if each.dtype != operands[0].dtype:
+        if operand.dtype != operands[0].dtype:
             raise DTypeError(
-                f"{each.name} is {each.dtype}, and input is {operands[0].dtype}; convert one"
+                f"{operand.name} is {operand.dtype}, and input is {operands[0].dtype}; convert one"
             )

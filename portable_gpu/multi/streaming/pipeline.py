@@ -89,18 +89,20 @@ def _run_with_copies(job: Job, members: Sequence[Member], shared: _Shared) -> No
 
 def _bytes_read(job: Job) -> int:
     """Return the bytes of all tiles that are read."""
-    sizes = [each.dtype.itemsize for each in job.operands]
+    sizes = [operand.dtype.itemsize for operand in job.operands]
     return sum(
         prod(extents_of(index)) * size
-        for block in job.blocks
-        for step in block.steps
+        for numbered in job.blocks
+        for step in numbered.steps
         for index, size in zip(step.reads, sizes, strict=True)
     )
 
 
 def _run(job: Job, members: Sequence[Member], shared: _Shared, running: Copies | None) -> None:
     """See :func:`run`; ``running`` makes the copies, if they have threads of their own."""
-    blocks = deque(each for each in enumerate(job.blocks) if each[0] not in shared.stored)
+    blocks = deque(
+        numbered for numbered in enumerate(job.blocks) if numbered[0] not in shared.stored
+    )
     runners = [_Runner(job, member, blocks, shared, running) for member in members]
     if len(runners) == 1:
         runners[0].run()
@@ -377,13 +379,13 @@ class _DeviceMemory:
         """
         arrays = array if self._job.block is None else (array,)
         buffer = None if self._job.block is None else self._blocks[0]
-        for each in arrays:
-            list(each.events)  # the first reading of them notes the end of all kernels so far
+        for array in arrays:
+            list(array.events)  # the first reading of them notes the end of all kernels so far
 
         def store() -> None:
             if buffer is None:
                 self._job.sink.write(
-                    place, tuple([each.get(self._member.copies) for each in arrays])
+                    place, tuple([array.get(self._member.copies) for array in arrays])
                 )
                 is_stored()
             else:

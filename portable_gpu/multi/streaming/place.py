@@ -55,9 +55,9 @@ def place_of(engine: Any, memory_limit: Any) -> StreamPlace:
         single = of_kind(chosen, Engine, "engine", accepted)
         members = (Member(0, single, single.target.facts.global_mem_size),)
     facts = [member.engine.target.facts for member in members]
-    max_bytes = min([2 * each.max_alloc_size for each in facts])
+    max_bytes = min([2 * device.max_alloc_size for device in facts])
     if memory_limit is None:
-        most = min([each.global_mem_size for each in facts]) * 3 // 4
+        most = min([device.global_mem_size for device in facts]) * 3 // 4
         return StreamPlace(members, min(max_bytes, most), retries)
     limit = whole(memory_limit, "memory_limit")
     if limit < 1:

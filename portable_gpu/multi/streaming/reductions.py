@@ -100,8 +100,8 @@ def _in_place(
     """
     operand, reduced = reduction.x, reduction.reduced
     shape, block = (
-        tuple([1 if axis in reduced else n for axis, n in enumerate(each)])
-        for each in (operand.shape, extents)
+        tuple([1 if axis in reduced else n for axis, n in enumerate(shape)])
+        for shape in (operand.shape, extents)
     )
     dtype = reduction.result_dtype()
     check_host(prod(shape) * dtype.itemsize, f"a result of shape {shape}")
@@ -115,7 +115,7 @@ def _in_place(
     def call(engine: Engine, _: StreamStep, tiles: Sequence[Any], block: Any) -> Any:
         return getattr(library, name)(tiles[0], out=block, engine=engine, **options)
 
-    placed = [StreamBlock(each.place.region, each.steps) for each in blocks]
+    placed = [StreamBlock(block.place.region, block.steps) for block in blocks]
     job = Job(name, (operand,), (extents,), placed, call, result, (block, dtype))
     run(job, place, progress)
     values: Values = result.values

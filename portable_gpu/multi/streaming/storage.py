@@ -394,7 +394,7 @@ def _storage(
         raise ArgumentError(f"out is {str(path)!r}; expected a name that ends in .npy or .zarr")
     attributes = ("shape", "dtype", "__setitem__")
     if isinstance(out, (*DEVICE_KINDS, GroupArray)) or not all(
-        hasattr(out, each) for each in attributes
+        hasattr(out, attribute) for attribute in attributes
     ):
         raise ArgumentTypeError(
             f"out is {shown(out)}; "

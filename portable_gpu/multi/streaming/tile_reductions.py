@@ -139,7 +139,7 @@ class _TileIndex(TileReduction):
         return places, self._value(tile, **options)
 
     def partial(self, arrays: Partial, index: Index) -> Partial:
-        places, values = [np.asarray(each) for each in arrays]
+        places, values = [np.asarray(array) for array in arrays]
         starts = [part.start for part in index]
         if self.axis is not None:  # one axis
             return places + starts[self.axis[0]], values

@@ -174,7 +174,7 @@ def _transform(
         axes_and_lengths(operand, lengths, places, kind)
     stream_place = place_of(engine, memory_limit)
     passes = _passes(kind, operand, places, lengths, stream_place.limit, spectrum)
-    smallest = [min(each) for each in zip(*[p.written(p.tile) for p in passes], strict=True)]
+    smallest = [min(extents) for extents in zip(*[p.written(p.tile) for p in passes], strict=True)]
     several = kind == "c2r" and len(passes) > 1
     name = {"c2c": "fftn", "r2c": "rfftn", "c2r": "irfftn"}[kind]
     with (
@@ -182,9 +182,9 @@ def _transform(
         result_storage(out, passes[-1].writes, dtype, smallest, (operand,)) as result,
         scratch_storage(out, operand.shape, spectrum) if several else nullcontext(result) as middle,
     ):
-        sizes = [float(prod(each.reads) * spectrum.itemsize) for each in passes]
+        sizes = [float(prod(array_pass.reads) * spectrum.itemsize) for array_pass in passes]
         source = operand
-        for number, each in enumerate(passes):
+        for number, array_pass in enumerate(passes):
             target = result if number + 1 == len(passes) else middle
             is_rewritten = number > 0 and target is middle
 
@@ -193,24 +193,24 @@ def _transform(
                 _: StreamStep,
                 tiles: Sequence[Any],
                 block: Any,
-                each: _ArrayPass = each,
+                array_pass: _ArrayPass = array_pass,
             ) -> Any:
                 return transform(
-                    each.kind, tiles[0], each.lengths, each.axes, mode, inverse=inverse, out=block,
-                    engine=engine,
+                    array_pass.kind, tiles[0], array_pass.lengths, array_pass.axes, mode,
+                    inverse=inverse, out=block, engine=engine,
                 )  # fmt: skip
 
             blocks = []
-            for index in grid(each.reads, each.tile):
+            for index in grid(array_pass.reads, array_pass.tile):
                 place = tuple(
-                    slice(0, end) if axis in each.axes else part
-                    for axis, (part, end) in enumerate(zip(index, each.writes, strict=True))
+                    slice(0, end) if axis in array_pass.axes else part
+                    for axis, (part, end) in enumerate(zip(index, array_pass.writes, strict=True))
                 )
                 work = float(prod(extents_of(index)) * spectrum.itemsize)
                 blocks.append(StreamBlock(place, [StreamStep((index,), work)]))
-            block = each.written(each.tile), dtype if target is result else spectrum
+            block = array_pass.written(array_pass.tile), dtype if target is result else spectrum
             sink = _Rewritten(target) if is_rewritten else target
-            job = Job(name, (source,), (each.tile,), blocks, call, sink, block)
+            job = Job(name, (source,), (array_pass.tile,), blocks, call, sink, block)
             before, total = sum(sizes[:number]), sum(sizes)
             run(job, stream_place, callback and _Offset(callback, before, total))
             source = target.as_operand("out")
@@ -244,7 +244,7 @@ def _passes(
                 f"memory_limit is {limit} bytes, of which a sixth cannot hold a line of axis "
                 f"{axis} of x, which has {longest[axis]} elements; expected a larger limit"
             )
-        if groups[-1] and prod([longest[each] for each in (axis, *groups[-1])]) > max_elements:
+        if groups[-1] and prod([longest[number] for number in (axis, *groups[-1])]) > max_elements:
             groups.append([])
         groups[-1].append(axis)
     passes, shape = [], x.shape

@@ -314,11 +314,11 @@ class MultiheadAttention(Module):
         if len(masks) == 1:
             return masks[0], False
         terms = [
-            f"({name} ? low : 0)" if one.dtype == bool else name
-            for name, one in zip("ab", masks, strict=True)
+            f"({name} ? low : 0)" if mask.dtype == bool else name
+            for name, mask in zip("ab", masks, strict=True)
         ]
         arrays: dict[str, Any] = dict(zip("ab", masks, strict=True))
-        if any(one.dtype == bool for one in masks):
+        if any(mask.dtype == bool for mask in masks):
             arrays["low"] = -np.inf
         return elementwise(" + ".join(terms), **arrays, dtype=query.dtype), False
 

@@ -54,7 +54,7 @@ class _Composition(Module):
             )
         for module, forwards in self._called:
             if module._forwards != forwards:
-                name = next((name for name, one in self.named_children() if one is module), "")
+                name = next((name for name, child in self.named_children() if child is module), "")
                 raise ArgumentError(
                     f"{type(self).__name__}.backward: module {name!r}, a {type(module).__name__}, "
                     "was called again after this forward and has data of its last call alone; "
@@ -190,7 +190,7 @@ class Concat(_Composition):
         for number, branch in enumerate(branches):
             setattr(self, str(number), of_kind(branch, Module, f"branches[{number}]"))
         if len(branches) > 1:
-            _check_inputs({f"branches[{number}]": one for number, one in enumerate(branches)})
+            _check_inputs({f"branches[{number}]": branch for number, branch in enumerate(branches)})
         self.dim = whole(dim, "dim")
 
     def forward(self, input: Any) -> Any:

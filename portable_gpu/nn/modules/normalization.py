@@ -250,7 +250,7 @@ class LayerNorm(_Normalization):
         """Take torch's arguments; the weight is 1, the bias 0."""
         listed = normalized_shape if isinstance(normalized_shape, (tuple, list)) else None
         self.normalized_shape = tuple(
-            positive(one, "normalized_shape") for one in listed or (normalized_shape,)
+            positive(extent, "normalized_shape") for extent in listed or (normalized_shape,)
         )
         self.eps = real_number(eps, "eps")
         is_affine = flag(elementwise_affine, "elementwise_affine")
@@ -336,7 +336,7 @@ class RMSNorm(_Normalization):
         """Take torch's arguments; the weight is 1."""
         listed = normalized_shape if isinstance(normalized_shape, (tuple, list)) else None
         self.normalized_shape = tuple(
-            positive(one, "normalized_shape") for one in listed or (normalized_shape,)
+            positive(extent, "normalized_shape") for extent in listed or (normalized_shape,)
         )
         self.eps = None if eps is None else real_number(eps, "eps")
         is_affine = flag(elementwise_affine, "elementwise_affine")

@@ -31,9 +31,9 @@ def gradient_works(
     engine: Engine, problem: AttentionProblem, side: Side, policy: AnyGradientPolicy
 ) -> bool:
     """Whether the kernel of one side of the gradients is right on a small problem; as above."""
-    text = gradient.specialization(problem, engine.target, side, policy)
+    spec = gradient.specialization(problem, engine.target, side, policy)
     test = partial(_gradient_is_right, engine, problem, side, policy)
-    return engine.plan(("attention works", text.key), lambda: _check(engine, test))
+    return engine.plan(("attention works", spec.key), lambda: _check(engine, test))
 
 
 def _check(engine: Engine, test: Callable[[], bool]) -> bool:

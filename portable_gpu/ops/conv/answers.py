@@ -70,10 +70,10 @@ def recall(problem: ConvProblem, target: Target) -> tuple[TimedAlgorithm, ...]:
 def _parsed(stored: bytes) -> tuple[TimedAlgorithm, ...] | None:
     """The timed variants of an entry; ``None`` if it is none that :func:`store` writes."""
     try:
-        timed = tuple([TimedAlgorithm(*one) for one in json.loads(stored)])
+        timed = tuple([TimedAlgorithm(*entry) for entry in json.loads(stored)])
     except (ValueError, TypeError, RecursionError):
         return None
-    return timed if all(isinstance(one.algo, str) for one in timed) else None
+    return timed if all(isinstance(entry.algo, str) for entry in timed) else None
 
 
 def _key(problem: ConvProblem, target: Target) -> str:

@@ -348,16 +348,16 @@ def check_stages(
         have = tuple(array.shape)
         if element(array.dtype).complex:
             raise DTypeError(f"epilogue stage {stage.name} has a complex array, the result is real")
-        want, what = shape, "the result"
+        want, target = shape, "the result"
         if stage.spread == "column":
-            want, what = (channels,), "the channels"
+            want, target = (channels,), "the channels"
         fits = len(have) <= len(want) and all(
             n in (1, m) for n, m in zip(reversed(have), reversed(want), strict=False)
         )
         if not fits:
             raise ShapeError(
                 f"epilogue stage {stage.name} has an array of shape {have}, which does not "
-                f"broadcast to {what} {want}"
+                f"broadcast to {target} {want}"
             )
     return reading
 

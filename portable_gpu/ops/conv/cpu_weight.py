@@ -111,8 +111,8 @@ def _share(count: int, limit: int) -> int:
 
     A block of 4 channels or more has a multiple of 4, or all channels.
     """
-    each = -(-count // -(-count // limit))
-    return each if each < 4 else min(count, -(-each // 4) * 4)
+    share = -(-count // -(-count // limit))
+    return share if share < 4 else min(count, -(-share // 4) * 4)
 
 
 def _pass(units: int, rows: int, taps: int, registers: int, read_cost: int) -> tuple[int, int, int]:

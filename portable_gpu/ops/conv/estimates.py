@@ -499,7 +499,7 @@ def sliding_seconds(
         taps = rows.strip.taps * strip.taps
         steps *= -(-constants["part_size"] // sharing)
     adds = prod(
-        sum(at is not None for reads in each.reads for at in reads) for each in (rows.strip, strip)
+        sum(at is not None for reads in axis.reads for at in reads) for axis in (rows.strip, strip)
     )
     adds *= context["wide"] * multiply_adds(context["elem"])
     loads = min(rows.fresh, len(rows.strip.loads)) * len(context["chunks"])
@@ -606,8 +606,8 @@ def _product_seconds(problem: GemmProblem, form: PackedForm, target: Target) -> 
     p, k, tile = problem, WindowCosts.on(target), form.policy
     core = p.transpose() if form.transposed else p
     tiles = core.tiles(tile.item_m, tile.item_n)
-    each = k.product + tiles * k.tile
-    each += core.k * tiles * (tile.item_m * tile.item_n // tile.vector) * k.step
+    work = k.product + tiles * k.tile
+    work += core.k * tiles * (tile.item_m * tile.item_n // tile.vector) * k.step
     for packed, operand, extent, of_tile, step in (
         (form.a_packed, core.a, core.m, tile.item_m, core.a.row),
         (form.b_packed, core.b, core.n, tile.item_n, core.b.col),
@@ -615,8 +615,8 @@ def _product_seconds(problem: GemmProblem, form: PackedForm, target: Target) -> 
         # One that all products share is packed once.
         count = 1 if any(operand.batch) or form.whole else p.batch_size
         half = k.half * (operand.elem.itemsize == 2 and step != 1)
-        each += packed * core.k * -(-extent // of_tile) * of_tile * (k.packed + half) / count
-    each += 0 if core.c.col == 1 else core.m * core.n * k.stored_singly
-    each += core.m * core.n * k.half * (core.c.elem.itemsize == 2)
+        work += packed * core.k * -(-extent // of_tile) * of_tile * (k.packed + half) / count
+    work += 0 if core.c.col == 1 else core.m * core.n * k.stored_singly
+    work += core.m * core.n * k.half * (core.c.elem.itemsize == 2)
     slow, byte = multiply_adds(p.compute), k.byte + (k.far if p.bytes > L2_BYTES else 0.0)
-    return k.call + (p.batch_size * each * slow + p.bytes * byte) / target.compute_units
+    return k.call + (p.batch_size * work * slow + p.bytes * byte) / target.compute_units

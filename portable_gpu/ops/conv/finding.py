@@ -259,6 +259,10 @@ class Finding:
 
 
 _AXES = Finding(1), Finding(2), Finding(3)
-find_conv1d, find_conv2d, find_conv3d = [each.conv for each in _AXES]
-find_conv1d_input, find_conv2d_input, find_conv3d_input = [each.conv_input for each in _AXES]
-find_conv1d_weight, find_conv2d_weight, find_conv3d_weight = [each.conv_weight for each in _AXES]
+find_conv1d, find_conv2d, find_conv3d = [functions.conv for functions in _AXES]
+find_conv1d_input, find_conv2d_input, find_conv3d_input = [
+    functions.conv_input for functions in _AXES
+]
+find_conv1d_weight, find_conv2d_weight, find_conv3d_weight = [
+    functions.conv_weight for functions in _AXES
+]

@@ -271,8 +271,10 @@ def present(*arrays: Any) -> tuple[Any, ...]:
 
 
 _AXES = Convolution(1), Convolution(2), Convolution(3)
-conv1d, conv2d, conv3d = [each.conv for each in _AXES]
-conv_transpose1d, conv_transpose2d, conv_transpose3d = [each.conv_transpose for each in _AXES]
-conv1d_input, conv2d_input, conv3d_input = [each.conv_input for each in _AXES]
-conv1d_weight, conv2d_weight, conv3d_weight = [each.conv_weight for each in _AXES]
-conv1d_bias, conv2d_bias, conv3d_bias = [each.conv_bias for each in _AXES]
+conv1d, conv2d, conv3d = [functions.conv for functions in _AXES]
+conv_transpose1d, conv_transpose2d, conv_transpose3d = [
+    functions.conv_transpose for functions in _AXES
+]
+conv1d_input, conv2d_input, conv3d_input = [functions.conv_input for functions in _AXES]
+conv1d_weight, conv2d_weight, conv3d_weight = [functions.conv_weight for functions in _AXES]
+conv1d_bias, conv2d_bias, conv3d_bias = [functions.conv_bias for functions in _AXES]

@@ -83,19 +83,19 @@ def _image_copies(
 ) -> list[tuple[ElementwiseProblem, Temporary, int]]:
     """Copies of images before the products, and after them: each with its memory and operand."""
     last = p.last
-    image = {"forward": (0, last), "input": (last, 0), "weight": (0, 1)}[p.direction]
+    of_x, of_y = {"forward": (0, last), "input": (last, 0), "weight": (0, 1)}[p.direction]
     candidates = []
-    for place, ours, theirs, channels, size in (
-        (image[0], p.x, inside.x, p.channels, p.x_size),
-        (image[1], p.y, inside.y, p.filters, p.y_size),
+    for place, image, dense, channels, size in (
+        (of_x, p.x, inside.x, p.channels, p.x_size),
+        (of_y, p.y, inside.y, p.filters, p.y_size),
     ):
-        if ours == theirs:
+        if image == dense:
             continue
         extents = p.batch, *size, channels
-        source, to = ((array.outer, *array.space, array.channel) for array in (ours, theirs))
+        source, to = ((array.outer, *array.space, array.channel) for array in (image, dense))
         if place == last:
             source, to = to, source
-        copy = moved(p.elem, extents, source, to, min(ours.aligned, theirs.aligned))
+        copy = moved(p.elem, extents, source, to, min(image.aligned, dense.aligned))
         itemsize = p.elem.itemsize
         candidates.append(
             (copy, Temporary(f"images {place}", prod(extents) * itemsize, itemsize), place)
@@ -148,13 +148,13 @@ def taken_products(p: ConvProblem, target: Target, table: TuningTable) -> list[W
     at_once = inputs_at_once(p) if target.matrix_units == "wgmma" else None
     if at_once is None:
         return products
-    whole, *each = (list(fastest(x.problem, target, table)) for x in (at_once, *products))
-    if not whole or not all(each):
+    whole, *by_residue = (list(fastest(x.problem, target, table)) for x in (at_once, *products))
+    if not whole or not all(by_residue):
         return [at_once] if whole else products
     costs = DeviceCosts.of("device", target)
     if _leaves_places(p, products):
-        each.append(elementwise_variants(_clear(p), target, table))
-    seconds = sum(best_of(variants, target).seconds(costs) for variants in each)
+        by_residue.append(elementwise_variants(_clear(p), target, table))
+    seconds = sum(best_of(variants, target).seconds(costs) for variants in by_residue)
     return [at_once] if best_of(whole, target).seconds(costs) < seconds else products
 
 
@@ -187,7 +187,7 @@ def bind_products(engine: Engine, problem: ConvProblem) -> Plan:
             operands = [1, 0]
         bias = [2] if problem.bias is not None else []
         arrays = problem.following[len(bias) :]
-        extras = [Part(*each) for each in zip(arrays, item.extra_starts, strict=True)]
+        extras = [Part(*placed) for placed in zip(arrays, item.extra_starts, strict=True)]
         multiplied = replace(item.problem, aligned=not engine.maps_host_memory)
         plan = bind_best(engine, fastest(multiplied, engine.target, engine.table))
         result: Part | Temporary = Part(last, item.result_start)

@@ -317,10 +317,10 @@ def _has_adjacent_places(p: ConvProblem) -> bool:
     same = p.taps == 1 and p.x_size == p.y_size and p.stride == (1, 1, 1) and not any(p.before)
     if not same or p.elem.itemsize != 2 or prod(p.y_size) % 8:
         return False
-    each = (
+    merged_axes = (
         merged(Axis(n, (s,)) for n, s in zip(p.y_size, x.space, strict=True)) for x in (p.x, p.y)
     )
-    return all(len(axes) == 1 and axes[0].strides == (1,) for axes in each)
+    return all(len(axes) == 1 and axes[0].strides == (1,) for axes in merged_axes)
 
 
 def _checked_of_windows(p: ConvProblem) -> range:

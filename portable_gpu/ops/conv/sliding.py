@@ -250,7 +250,7 @@ def sliding_kernel(problem: ConvProblem, target: Target) -> ConvKernel | None:
     singly = [(j, 1) for j in strip.loads]
     context = {
         "elem": p.elem, "I": "int" if p.fits_int else "long",
-        "order": [each for each in order if not (lanes and each[0] == "o")],
+        "order": [loop for loop in order if not (lanes and loop[0] == "o")],
         "wide": wide, "lanes": lanes, "G": group, "V": V, "strip": strip, "rows": rows,
         "chunks": singly if lanes else chunks_of(strip, V, source, axes[2].source, p),
         "joined": not lanes and V > 1 and V * p.elem.itemsize <= _LOAD_BYTES

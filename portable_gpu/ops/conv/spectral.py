@@ -353,7 +353,7 @@ def variants(
     depth = kernel.constants["depth"]
     products = part * spectra_seconds(kernel.tile, depth, multiplied, spectra_bytes, target)
     transform_time = ConvCosts.of("convolutions", target).transform_time
-    moved = part * spectra_bytes + sum(one.details["bytes"] * n for one, n in best)
+    moved = part * spectra_bytes + sum(variant.details["bytes"] * n for variant, n in best)
     yield Variant(
         name="fft",
         estimate=products + transform_time * sum(variant.estimate * n for variant, n in best),
@@ -391,7 +391,7 @@ def _other_launches(
     """Return the passes of all launches of transforms, which have one text on a CPU."""
     if not target.is_cpu:
         return []
-    return [passes for one in needed for passes in launches_of(one, target, table)]
+    return [passes for transform in needed for passes in launches_of(transform, target, table)]
 
 
 def _bind(engine: Engine, problem: ConvProblem, limit: int | None) -> Plan:

@@ -231,11 +231,12 @@ def _pieces(p: EmbeddingProblem, target: Target, rows: int) -> tuple[dict[str, i
     """The constants of a kernel of vectors of rows, and the number of its work-items."""
     row_pieces = p.columns // p.vector
     pieces = rows * row_pieces
-    each = max(1, -(-pieces // target.compute_units)) if target.is_cpu else 1
+    pieces_each = max(1, -(-pieces // target.compute_units)) if target.is_cpu else 1
     constants = {
-        "columns": p.columns, "pieces": pieces, "pieces_each": each, "row_pieces": row_pieces,
+        "columns": p.columns, "pieces": pieces, "pieces_each": pieces_each,
+        "row_pieces": row_pieces,
     }  # fmt: skip
-    return constants, -(-pieces // each)
+    return constants, -(-pieces // pieces_each)
 
 
 def _grid(items: int, group: int, extra: int = 0) -> tuple[tuple[int], tuple[int]]:
@@ -349,10 +350,10 @@ class LimitPlan(Plan):
         self._report = -(-_positions(p, part) // 2)
         self.workspace_bytes = 8 * (self._report + 2)
         self._lists = _lists_launch(engine, p, part)
-        each = max(1, -(-p.rows // target.compute_units)) if target.is_cpu else 1
+        rows_each = max(1, -(-p.rows // target.compute_units)) if target.is_cpu else 1
         row, column = p.strides
         constants = {
-            "rows": p.rows, "columns": p.columns, "chunks": part.chunks, "rows_each": each,
+            "rows": p.rows, "columns": p.columns, "chunks": part.chunks, "rows_each": rows_each,
             "weight_row": row, "weight_column": column,
         }  # fmt: skip
         self._limit = engine.programs.launch(
@@ -361,7 +362,7 @@ class LimitPlan(Plan):
             constants,
             ["weight_data", "report_data", "positions"],
             ["max_norm", "p", "weight_data_offset", "report_data_offset"],
-            *_grid(-(-p.rows // each), group),
+            *_grid(-(-p.rows // rows_each), group),
         )
 
     def enqueue(

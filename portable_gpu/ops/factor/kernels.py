@@ -110,12 +110,12 @@ def zeros_parameters(elem: Element, rank: int, ragged: bool) -> list[Parameter]:
     ]  # fmt: skip
 
 
-def pack_parameters(elem: Element, rank: int, what: str) -> list[Parameter]:
+def pack_parameters(elem: Element, rank: int, operation: str) -> list[Parameter]:
     """The parameters of ``pack``; ``what``: ``pack``, ``unpack`` or ``add``."""
-    names = ("packed", "dense") if what == "unpack" else ("dense", "packed")
+    names = ("packed", "dense") if operation == "unpack" else ("dense", "packed")
     return [
         *scalars("long", "n", "row0", "col0", "rows", "cols", "pieces", "bands"),
-        *(scalars(elem.value, "beta") if what == "add" else ()),
+        *(scalars(elem.value, "beta") if operation == "add" else ()),
         *_copied(elem, rank, *names),
     ]
 

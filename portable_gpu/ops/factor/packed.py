@@ -121,7 +121,7 @@ class PackProblem:
     dense: Operand
     rows: tuple[int, int]
     cols: tuple[int, int]
-    what: str
+    operation: str
     diagonal: bool = False
     above: str = "zero"
 
@@ -145,7 +145,7 @@ def pack_plan(engine: Engine, problem: PackProblem) -> OneLaunch:
     p = problem
     (row, end), (col, right) = p.rows, p.cols
     operands = {"packed": p.packed, "dense": p.dense}
-    if p.what != "unpack":
+    if p.operation != "unpack":
         operands = dict(reversed(operands.items()))
     pieces, bands, size = -(-(right - col) // _LINE), -(-(end - row) // _LINES), _LINE
     if engine.target.is_cpu:
@@ -157,7 +157,7 @@ def pack_plan(engine: Engine, problem: PackProblem) -> OneLaunch:
     return OneLaunch(
         engine, pack_text(p, engine.target), "pack", constants, list(operands),
         (pieces * bands * p.count * size,), (size,),
-        scalars={"beta": 1.0} if p.what == "add" else None,
+        scalars={"beta": 1.0} if p.operation == "add" else None,
         nbytes=p.bytes,
     )  # fmt: skip
 
@@ -207,7 +207,7 @@ def pack_text(problem: PackProblem, target: Target) -> Specialization:
     return specialize(
         "factor/pack",
         target,
-        {"pack": pack_parameters(problem.packed.elem, len(problem.batch), problem.what)},
+        {"pack": pack_parameters(problem.packed.elem, len(problem.batch), problem.operation)},
         problem=problem,
         unit=problem.dense.col == 1,
         block=BLOCK,
@@ -250,8 +250,8 @@ def typical_texts(target: Target, elem: Element) -> list[Specialization]:
     line, matrix = Operand(elem, 0, 1), Operand(elem, 1024, 1)
     whole = (0, 1024)
     moves = [
-        PackProblem(1024, (), line, matrix, whole, whole, what)
-        for what in ("unpack", "pack", "add")
+        PackProblem(1024, (), line, matrix, whole, whole, operation)
+        for operation in ("unpack", "pack", "add")
     ]
     zeros = [
         zeros_text((), line, target, "packed"),

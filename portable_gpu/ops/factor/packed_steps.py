@@ -145,7 +145,7 @@ class PackedProblem:
 
     def move(
         self,
-        what: str,
+        operation: str,
         other: Operand,
         rows: tuple[int, int],
         cols: tuple[int, int],
@@ -154,7 +154,7 @@ class PackedProblem:
         """Return a copy between triangles and dense matrices; arguments: :class:`PackProblem`."""
         return PackProblem(
             n=self.n, batch=self.distinct, packed=self.packed, dense=other, rows=rows, cols=cols,
-            what=what, diagonal=diagonal,
+            operation=operation, diagonal=diagonal,
         )  # fmt: skip
 
 

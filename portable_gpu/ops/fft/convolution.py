@@ -95,11 +95,11 @@ class ConvolutionProblem:
     def flop(self) -> int:
         """Flop of the transforms, by the usual convention."""
         points = prod(self.lengths)
-        each = 5 * points * log2(max(2, points)) / (1 + self.by_halves)
+        flop_of_line = 5 * points * log2(max(2, points)) / (1 + self.by_halves)
         lines = 1.0
         for shape in (self.second.shape, *(piece.source.shape for piece in self.pieces)):
             lines += prod(n for axis, n in enumerate(shape) if axis not in self.axes)
-        return round(2 * lines * each)
+        return round(2 * lines * flop_of_line)
 
     @property
     def bytes(self) -> int:

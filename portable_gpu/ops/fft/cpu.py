@@ -175,10 +175,10 @@ def _parameters_of_launch(passes: Sequence[_CpuPassText], real: str, rank: int) 
     if len(passes) == 2:
         result += [_numbers_of("between", writes=True), *scalars("long", "between_size")]
         sides = outer | {"v": first.result, "u": last.source}
-    for k, one in enumerate(passes):
+    for k, pass_ in enumerate(passes):
         result += [_numbers_of(f"roots{k}"), buffer("int", f"order{k}", restrict=False)]
         result += scalars("long", f"n{k}", f"lanes{k}")
-        if one.twisted:
+        if pass_.twisted:
             result += [_numbers_of(f"fine{k}"), _numbers_of(f"coarse{k}")]
     for name, side in sides.items():
         result += scalars("long", *side_names(name))
@@ -208,14 +208,14 @@ class _StripPartition:
     Attributes:
         items: Work-items.
         count: Strips of lanes; with two passes, whole transforms.
-        each: The maximum of these for a work-item.
+        per_item: The maximum of these for a work-item.
         size: Real numbers of a work-item's scratch memory.
         between: Real numbers of a work-item between two passes; 0 for a single pass.
     """
 
     items: int
     count: int
-    each: int
+    per_item: int
     size: int
     between: int
 
@@ -224,11 +224,11 @@ class _StripPartition:
         first, last = passes[0], passes[-1]
         both = len(passes) == 2
         count = first.count // first.lanes if both else strips(first, policy)
-        each = -(-count // min(count, _ITEMS * target.compute_units))
+        per_item = -(-count // min(count, _ITEMS * target.compute_units))
         size = max(2 * policy.vector * pass_.n for pass_ in passes)
         # The rows of the first pass may be the lanes of the second.
         between = 2 * max(first.target.rows * first.lanes, last.source.rows * last.lanes)
-        return cls(-(-count // each), count, each, size, between if both else 0)
+        return cls(-(-count // per_item), count, per_item, size, between if both else 0)
 
 
 def _numbers(passes: Sequence[Pass], work: _StripPartition, rank: int) -> dict[str, int]:
@@ -237,7 +237,7 @@ def _numbers(passes: Sequence[Pass], work: _StripPartition, rank: int) -> dict[s
     constants = {
         "size": work.size,
         "strips": work.count,
-        "run": work.each,
+        "run": work.per_item,
         "flip": int(first.inverse),
     }
     for k, pass_ in enumerate(passes):

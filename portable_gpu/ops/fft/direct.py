@@ -101,7 +101,7 @@ def text(elem: Element, count: int, rank: int, target: Target) -> Specialization
         ]
     parameters += scalars("long", *(f"{axis}_size" for axis in batch))
     for axis in convolved:
-        parameters += scalars("long", *(f"{axis}_{what}" for what in ("size", "x", "t", "first")))
+        parameters += scalars("long", *(f"{axis}_{field}" for field in ("size", "x", "t", "first")))
     width = _width(elem, target)
     return specialize(
         "fft/direct", target, {"direct": parameters}, elem=elem, count=count, rank=rank, W=width

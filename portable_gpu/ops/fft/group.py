@@ -149,7 +149,10 @@ def _parameters(passes: Sequence[_PassText], real: str, rank: int, fused: bool) 
     """The kernel's parameters: the scale, those of each pass, and those of two in one launch."""
     result = scalars(real, "scale", alias="real_t") * passes[-1].scaled
     for item in passes:
-        result += [replace(each, name=each.name + item.tag) for each in item.parameters(rank)]
+        result += [
+            replace(parameter, name=parameter.name + item.tag)
+            for parameter in item.parameters(rank)
+        ]
     if len(passes) == 2:
         result += [buffer("real_t", "between_data", writes=True, restrict=False)]
         result += scalars("long", "between_offset")
@@ -249,17 +252,17 @@ def group_pass_plan(
     operands = names if last.target.times else [names[0], names[2]]
     if len(passes) == 2:
         operands.insert(1, "between_data")
-    each = [groups(pass_, plan) for pass_, plan in zip(passes, plans, strict=True)]
+    group_counts = [groups(pass_, plan) for pass_, plan in zip(passes, plans, strict=True)]
     counters = 0
     if is_fused_by_group(passes, plans):
-        each = each[:1]
+        group_counts = group_counts[:1]
     elif len(passes) == 2:
         counters = 2 + first.parts
         constants |= {
             "parts": first.parts, "lag": pipeline_depth(first, engine.target),
-            **{f"groups{k}": count // first.parts for k, count in enumerate(each)},
+            **{f"groups{k}": count // first.parts for k, count in enumerate(group_counts)},
         }  # fmt: skip
-    total = sum(each)
+    total = sum(group_counts)
     if len(passes) == 1 and _prefetches_by_copy_engine(first, plans[0], engine.target):
         constants["groups"] = total
         total = min(total, engine.target.compute_units)

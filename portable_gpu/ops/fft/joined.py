@@ -104,9 +104,9 @@ def _as_complex(step: PassStep, policy: GroupFftPolicy, target: Target) -> PassS
     return replace(step, pass_=real_as_complex(step.pass_, policy, target))
 
 
-def _can_share(one: Pass, two: Pass, policy: GroupFftPolicy, target: Target) -> bool:
+def _can_share(first: Pass, second: Pass, policy: GroupFftPolicy, target: Target) -> bool:
     """Whether groups of both passes may run at once, and a cache holds the parts between them."""
     if not (target.forward_progress and target.shared_cache):
         return False
-    alike = len({shape.group for shape in group_shapes((one, two), policy, target)}) == 1
-    return alike and 1 < one.parts <= _MAX_PARTS and part_bytes(one) <= _MAX_PART_BYTES
+    alike = len({shape.group for shape in group_shapes((first, second), policy, target)}) == 1
+    return alike and 1 < first.parts <= _MAX_PARTS and part_bytes(first) <= _MAX_PART_BYTES

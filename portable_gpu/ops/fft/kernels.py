@@ -148,7 +148,7 @@ def _group_seconds(
             rounds = max(1.0, groups(passes[0], plans[0]) / target.compute_units)
             return (computing + read + written) * ceil(rounds) / rounds
         return overlapped(computing, read + written)
-    (item, read, kept), (two, again, written) = (
+    (first, read, kept), (second, reread, written) = (
         _group_parts(pass_, plan, target, costs) for pass_, plan in zip(passes, plans, strict=True)
     )
     figures = JoinedCosts.of("joined", target)
@@ -156,8 +156,8 @@ def _group_seconds(
         limits_unit_to_one_group(plan, pass_, target)
         for plan, pass_ in zip(plans, passes, strict=True)
     )
-    cached = (read + kept + again + written) / figures.cache / (figures.alone if alone else 1)
-    return overlapped(item + two, overlapped(read + written, cached))
+    cached = (read + kept + reread + written) / figures.cache / (figures.alone if alone else 1)
+    return overlapped(first + second, overlapped(read + written, cached))
 
 
 def _waits(plan: GroupShape, pass_: Pass, target: Target) -> bool:
@@ -201,8 +201,8 @@ def _group_parts(
         tables = 2 * itemsize if rows.factor == "lanes" else 0
         moved = waste * (size + tables) * rows.rows * pass_.count
         moving.append(moved / (costs.bandwidth * units))
-    each = sum(_each(stage.radix) for stage in plan.stages)
-    butterflies = numbers * each / (_rate(pass_, costs) * units)
+    operations = sum(_each(stage.radix) for stage in plan.stages)
+    butterflies = numbers * operations / (_rate(pass_, costs) * units)
     trips = len(plan.stages) - 1 + plan.staged_source + plan.staged_target
     exchanged = numbers * 4 * itemsize * trips / (figures.local_bytes * costs.multiply_adds * units)
     return butterflies + exchanged, moving[0], moving[1]

@@ -20,7 +20,7 @@ def filled(values: Shape, rank: int, blank: int) -> Shape:
 
 def side_names(name: str) -> list[str]:
     """The names of the extents and strides that every source and target has."""
-    return [f"{name}_{what}" for what in ("rows", "row", "lane", "limit", "limit_row")]
+    return [f"{name}_{field}" for field in ("rows", "row", "lane", "limit", "limit_row")]
 
 
 def side_arguments(name: str, rows: PassOperand, rank: int) -> dict[str, int]:

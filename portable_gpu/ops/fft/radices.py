@@ -20,9 +20,9 @@ def spread(n: int, max_numbers: int, largest: int, group: int) -> tuple[tuple[in
     for count in sorted(
         {-(-n // radix // b) for radix in radices for b in range(1, max_numbers + 1)}
     ):
-        each = [-(-n // radix // count) * radix for radix in radices]
-        if max(each) <= max_numbers:
-            options.append((count > group, sum(each) * count, count))
+        numbers_each = [-(-n // radix // count) * radix for radix in radices]
+        if max(numbers_each) <= max_numbers:
+            options.append((count > group, sum(numbers_each) * count, count))
     return radices, min(options)[2]
 
 
@@ -43,9 +43,13 @@ def mirrored(n: int, max_numbers: int) -> tuple[tuple[int, ...], int] | None:
             others = list(radices)
             others.remove(last)
             for items in (d for d in range(1, pairs + 1) if pairs % d == 0):
-                each = [-(-n // radix // items) * radix for radix in others]
-                each.append(2 * last * (pairs // items))
-                worth = max(0, max(each) - max_numbers), len(radices), sum(each) * items
+                numbers_each = [-(-n // radix // items) * radix for radix in others]
+                numbers_each.append(2 * last * (pairs // items))
+                worth = (
+                    max(0, max(numbers_each) - max_numbers),
+                    len(radices),
+                    sum(numbers_each) * items,
+                )
                 options.append((worth, (*others, last), items))
     return min(options)[1:] if options else None
 

@@ -88,14 +88,18 @@ def variants(
         other_launches: The passes of the other launches of the call, which have the same text too.
     """
     candidates, choice = _candidates(problem, target, table)
-    return [_variant(problem, one, choice, other_launches, target) for one in candidates]
+    return [
+        _variant(problem, candidate, choice, other_launches, target) for candidate in candidates
+    ]
 
 
 def launches_of(problem: FftProblem, target: Target, table: TuningTable) -> list[list[Pass]]:
     """Return the passes of each launch of the variant with the least estimated time."""
     candidates, _ = _candidates(problem, target, table)
     costs = DeviceCosts.of("device", target)
-    best = min(candidates, key=lambda one: costs.seconds(one.seconds, len(one.launches)))
+    best = min(
+        candidates, key=lambda candidate: costs.seconds(candidate.seconds, len(candidate.launches))
+    )
     return [passes_of(pass_steps) for pass_steps, _ in best.launches]
 
 
@@ -144,10 +148,10 @@ def _candidates(
     best = [] if len(by_axis) == 1 else _best_of_axes(by_axis, cost)
     chosen = [[item] for item in best] or by_axis
     every = [(combined, operands) for combined in product(*chosen)]
-    for k, ((one, places), (two, others)) in enumerate(pairwise(axes)):
+    for k, ((first, places), (second, others)) in enumerate(pairwise(axes)):
         if places[1] != others[1]:  # both must write the same array
             continue
-        for fused in kernels.fused_axes(one, two, choice.policy, target, names):
+        for fused in kernels.fused_axes(first, second, choice.policy, target, names):
             combined = (*best[:k], fused, *best[k + 2 :])
             every.append((combined, [*operands[:k], (places[0], others[1]), *operands[k + 2 :]]))
     return [
@@ -379,7 +383,7 @@ def lines(problem: FftProblem) -> list[tuple[Line, tuple[_Operand, _Operand]]]:
 def _nothing(p: FftProblem) -> Line:
     """Return the transform along no axis: transforms of length 1, which copy the elements."""
     steps = zip(p.strides_in, p.strides_out, strict=True)
-    each = (Axis(n, pair) for n, pair in zip(p.shape_in, steps, strict=True))
+    axes = (Axis(n, pair) for n, pair in zip(p.shape_in, steps, strict=True))
     first: Form = "real" if p.from_real else "complex"
     return Line(
         1,
@@ -387,7 +391,7 @@ def _nothing(p: FftProblem) -> Line:
         p.real,
         LineOperand(first, 1, 0),
         LineOperand("complex", 1, 0),
-        tuple(merged(each)),
+        tuple(merged(axes)),
     )
 
 

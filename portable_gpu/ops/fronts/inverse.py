@@ -61,10 +61,10 @@ def is_large(fronts: Fronts, target: Target) -> _Bool:
 
 def square_sizes(fronts: Fronts, target: Target, elem: Element) -> _Int64:
     """Compute the elements of the stored blocks: of fronts with children, and of large fronts."""
-    stays = (np.diff(fronts.child_start) > 0) | is_large(fronts, target)
+    is_kept = (np.diff(fronts.child_start) > 0) | is_large(fronts, target)
     line = ALIGNMENT // elem.itemsize
     sizes = -(-((fronts.columns + fronts.rows) ** 2) // line) * line
-    elements: _Int64 = np.where(stays, sizes, 0)
+    elements: _Int64 = np.where(is_kept, sizes, 0)
     return elements
 
 

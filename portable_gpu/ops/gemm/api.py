@@ -210,13 +210,13 @@ def _by_gemv(a: Any, b: Any, out: Any) -> Invocation:
     """Return the call of a product of a matrix and a vector."""
     if a.ndim == 2:
         return normalise_gemv(a, b, 1.0, 0.0, "N", out, "out")
-    upright = normalise_gemv(b, a, 1.0, 0.0, "T", out, "out")
+    product = normalise_gemv(b, a, 1.0, 0.0, "T", out, "out")
 
     def plan(engine: Engine, views: Sequence[View]) -> Plan:
         vector, matrix, result = views
-        return transposed(upright.plan(engine, (matrix, vector, result)))
+        return transposed(product.plan(engine, (matrix, vector, result)))
 
-    return replace(upright, inputs=(a, b), names=("a", "b"), plan=plan)
+    return replace(product, inputs=(a, b), names=("a", "b"), plan=plan)
 
 
 _GEMM = Operation("gemm", _normalise_gemm)

@@ -64,6 +64,6 @@ def problem_of(
     return row_problem(name, flags, shape, row_axes, views, strides, scalars, alignment)
 
 
-def flop_of(shape: Shape, each: int = 16) -> int:
+def flop_of(shape: Shape, per_element: int = 16) -> int:
     """An estimate of the operations, by which small calls stay on the calling thread."""
-    return each * prod(shape)
+    return per_element * prod(shape)

@@ -84,19 +84,19 @@ def group_geometry(shape: Shape, num_groups: Any) -> NormAxes:
             f"input has shape {shape} and num_groups is {groups}, which does not divide its "
             f"{channels} channels"
         )
-    each, tail = channels // groups, (0,) * len(rest)
+    group_channels, tail = channels // groups, (0,) * len(rest)
 
     def element(view: View) -> Shape:
         first, channel, *others = view.strides
-        return (first, channel * each, channel, *others)
+        return (first, channel * group_channels, channel, *others)
 
     return NormAxes(
-        shape=(batch, groups, each, *rest),
+        shape=(batch, groups, group_channels, *rest),
         row_axes=frozenset(range(2, 3 + len(rest))),
         parameter_axes=(1, 2),
         statistics=(batch, groups),
         element=element,
-        parameter=lambda view: (0, view.strides[0] * each, view.strides[0], *tail),
+        parameter=lambda view: (0, view.strides[0] * group_channels, view.strides[0], *tail),
         statistic=lambda view: (*view.strides, 0, *tail),
         parameters=(channels,),
     )
@@ -358,9 +358,11 @@ def _by_channels(
     parts = [name for name in names if name.endswith("_parts")]
     along = (channels, shape[2], 1, *(0,) * (len(shape) - 3))
     of_parts = replace(views[0], dtype=wide)
-    each = [of_parts if name in parts else views[places[name]] for name in names]
+    operands = [of_parts if name in parts else views[places[name]] for name in names]
     strides = {**spreads, **{name: lambda _view: along for name in parts}}
-    problem = problem_of(engine, each, "norm_backward", flags, shape, geometry.row_axes, strides)
+    problem = problem_of(
+        engine, operands, "norm_backward", flags, shape, geometry.row_axes, strides
+    )
     kernel = channels_kernel(problem, engine.target, engine.table)
     plan: Plan
     if kernel is not None:
@@ -390,10 +392,10 @@ def _by_rows(
     places = {**places, "row_w": places.get("w", 0)}
     of_parts, along = replace(views[0], dtype=wide), (channels, 1, *(0 for _ in others))
     parts = [name for name in names if name in ("dw", "db")]
-    each = [of_parts if name in parts else views[places[name]] for name in names]
+    operands = [of_parts if name in parts else views[places[name]] for name in names]
     strides = {**spreads, **{name: lambda _view: along for name in parts}}
     problem = problem_of(
-        engine, each, "norm_backward", flags, geometry.shape, geometry.row_axes, strides
+        engine, operands, "norm_backward", flags, geometry.shape, geometry.row_axes, strides
     )
     nbytes = rows * channels * wide.itemsize
     sums = {n: Temporary(f"{n}_parts", nbytes, wide.itemsize) for n in parts}

@@ -107,17 +107,18 @@ def _parameters(problem: StepProblem) -> list[Parameter]:
         for parameter in operand(f"{elem.name}_t", name + "_data", writes=name != "grad")
     ]
     numbers = scalars(problem.wide.real, *SCALARS[problem.rule])
-    return [*arrays, *numbers, *scalars("long", "each", "size")]
+    return [*arrays, *numbers, *scalars("long", "elements_each", "size")]
 
 
 def step_plan(engine: Engine, problem: StepProblem) -> OneLaunch:
     """Return the plan of a step."""
     target, size, vector = engine.target, problem.size, _vector(problem, engine.target)
     vectors = -(-size // vector)
-    each = vector * (-(-vectors // target.compute_units) if target.is_cpu else 1)
-    group, items = group_size(target), -(-size // each)
+    elements_each = vector * (-(-vectors // target.compute_units) if target.is_cpu else 1)
+    group, items = group_size(target), -(-size // elements_each)
     return OneLaunch(
-        engine, render(problem, target), "optim_step", {"each": each, "size": size},
+        engine, render(problem, target), "optim_step",
+        {"elements_each": elements_each, "size": size},
         [f"{name}_data" for name in problem.arrays], (-(-items // group) * group,), (group,),
         scalars=dict.fromkeys(SCALARS[problem.rule], 0.0), flop=_FLOP[problem.rule] * size,
         nbytes=problem.nbytes,

@@ -125,7 +125,7 @@ class ChannelDropout:
 
 
 _AXES = ChannelDropout(1), ChannelDropout(2), ChannelDropout(3)
-dropout1d, dropout2d, dropout3d = [each.dropout for each in _AXES]
+dropout1d, dropout2d, dropout3d = [functions.dropout for functions in _AXES]
 dropout1d_backward, dropout2d_backward, dropout3d_backward = [
-    each.dropout_backward for each in _AXES
+    functions.dropout_backward for functions in _AXES
 ]

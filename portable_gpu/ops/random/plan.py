@@ -119,10 +119,10 @@ def dropout_plan(engine: Engine, problem: DropoutProblem) -> OneLaunch:
     """Return the plan of dropout."""
     target, size, axes = engine.target, prod(problem.shape), problem.axes
     blocks = -(-size // 4)
-    each = -(-blocks // target.compute_units) if target.is_cpu else 1
+    blocks_each = -(-blocks // target.compute_units) if target.is_cpu else 1
     group = group_size(target)
-    items = -(-blocks // each)
-    constants = {"blocks_each": each, "size": size, "columns": axes[-1].size}
+    items = -(-blocks // blocks_each)
+    constants = {"blocks_each": blocks_each, "size": size, "columns": axes[-1].size}
     for k, axis in enumerate(axes[:-1]):
         constants[f"outer{k}_size"] = axis.size
     for at, name in enumerate(problem.names):

@@ -183,13 +183,14 @@ def cpu_rows(
     multiple = together if side_by_side else 1
     parts = 1 if side_by_side else -(-target_groups // max(1, rows))
     inner, outer, inner_span, outer_span = split_elements(parts, geometry, vector * unroll)
-    each = 1
+    rows_per_group = 1
     if inner * outer == 1:
-        each = -(-rows // (target_groups * multiple)) * multiple
+        rows_per_group = -(-rows // (target_groups * multiple)) * multiple
     return ReduceKernel(
-        reduction=reduction, geometry=geometry, row=row, form=form, tiles=-(-rows // each),
+        reduction=reduction, geometry=geometry, row=row, form=form,
+        tiles=-(-rows // rows_per_group),
         inner_parts=inner, outer_parts=outer, inner_span=inner_span, outer_span=outer_span,
-        rows_per_group=each,
+        rows_per_group=rows_per_group,
     )  # fmt: skip
 
 

@@ -174,8 +174,8 @@ def _as_one_axis(problem: SamplingProblem, axes: SamplingAxes) -> SamplingAxes |
             dense[k] *= extent
     rule = PlaneRule.of(rules)
     table = table_of(rule, not follows)
-    one = RuledAxis(rule, last.strides, last.flat, table.taps, table.has_gaps and not follows)
-    return replace(axes, ruled=(one,))
+    axis = RuledAxis(rule, last.strides, last.flat, table.taps, table.has_gaps and not follows)
+    return replace(axes, ruled=(axis,))
 
 
 def _reads_one_place(rule: AxisRule) -> bool:

@@ -169,7 +169,7 @@ def _norm_type(value: Any) -> float:
 
 
 _AXES = LpPooling(1), LpPooling(2), LpPooling(3)
-lp_pool1d, lp_pool2d, lp_pool3d = [each.lp_pool for each in _AXES]
+lp_pool1d, lp_pool2d, lp_pool3d = [functions.lp_pool for functions in _AXES]
 lp_pool1d_backward, lp_pool2d_backward, lp_pool3d_backward = [
-    each.lp_pool_backward for each in _AXES
+    functions.lp_pool_backward for functions in _AXES
 ]

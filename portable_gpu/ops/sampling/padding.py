@@ -112,7 +112,7 @@ def _pairs(pad: Any, shape: Sequence[int], name: str) -> list[tuple[int, int]]:
     ndim = len(shape)
     if not isinstance(pad, (tuple, list)):
         raise ArgumentTypeError(f"pad is {shown(pad)}; expected a sequence of integers")
-    numbers = [whole(one, "pad") for one in pad]
+    numbers = [whole(number, "pad") for number in pad]
     if len(numbers) % 2 or len(numbers) > 2 * ndim:
         raise ArgumentError(
             f"pad has {len(numbers)} integers; expected pairs for at most the {ndim} axes of "

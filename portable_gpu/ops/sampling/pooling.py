@@ -327,23 +327,23 @@ class Pooling:
 
 
 _AXES = Pooling(1), Pooling(2), Pooling(3)
-max_pool1d, max_pool2d, max_pool3d = [each.max_pool for each in _AXES]
+max_pool1d, max_pool2d, max_pool3d = [functions.max_pool for functions in _AXES]
 max_pool1d_backward, max_pool2d_backward, max_pool3d_backward = [
-    each.max_pool_backward for each in _AXES
+    functions.max_pool_backward for functions in _AXES
 ]
-avg_pool1d, avg_pool2d, avg_pool3d = [each.avg_pool for each in _AXES]
+avg_pool1d, avg_pool2d, avg_pool3d = [functions.avg_pool for functions in _AXES]
 avg_pool1d_backward, avg_pool2d_backward, avg_pool3d_backward = [
-    each.avg_pool_backward for each in _AXES
+    functions.avg_pool_backward for functions in _AXES
 ]
 adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d = [
-    each.adaptive_avg_pool for each in _AXES
+    functions.adaptive_avg_pool for functions in _AXES
 ]
 adaptive_avg_pool1d_backward, adaptive_avg_pool2d_backward, adaptive_avg_pool3d_backward = [
-    each.adaptive_avg_pool_backward for each in _AXES
+    functions.adaptive_avg_pool_backward for functions in _AXES
 ]
 adaptive_max_pool1d, adaptive_max_pool2d, adaptive_max_pool3d = [
-    each.adaptive_max_pool for each in _AXES
+    functions.adaptive_max_pool for functions in _AXES
 ]
 adaptive_max_pool1d_backward, adaptive_max_pool2d_backward, adaptive_max_pool3d_backward = [
-    each.adaptive_max_pool_backward for each in _AXES
+    functions.adaptive_max_pool_backward for functions in _AXES
 ]

@@ -46,8 +46,8 @@ def window_rules(
     dilations = integers(dilation, "dilation", axes, 1)
     pairs, is_paired = _paddings(padding, axes)
     rules: list[AxisRule | None] = [None] * (len(shape) - axes)
-    each = zip(shape[len(shape) - axes :], kernels, strides, dilations, pairs, strict=True)
-    for size, kernel, step, apart, (before, after) in each:
+    windows = zip(shape[len(shape) - axes :], kernels, strides, dilations, pairs, strict=True)
+    for size, kernel, step, apart, (before, after) in windows:
         span = (kernel - 1) * apart + 1
         max_padding = span - 1 if is_paired else span // 2
         if not 0 <= min(before, after) <= max(before, after) <= max_padding:

@@ -254,7 +254,7 @@ def _region(roi: Any, system: str, axes: int) -> list[tuple[float, float]]:
         raise ArgumentError(f"roi is {shown(roi)}; it takes coordinates 'tf_crop_and_resize'")
     if not isinstance(roi, tuple) or len(roi) != 2 * axes:
         raise ArgumentError(f"roi is {shown(roi)}; expected {axes} starts and {axes} ends")
-    numbers = [_real(0.0, one, "roi") for one in roi]
+    numbers = [_real(0.0, number, "roi") for number in roi]
     return list(zip(numbers[:axes], numbers[axes:], strict=True))
 
 
@@ -278,17 +278,17 @@ def _sizes(
     if scale_factor is None:
         if recompute:
             raise ArgumentError("recompute_scale_factor is True; it takes scale_factor, not size")
-        sizes = [whole(one, "size") for one in values]
+        sizes = [whole(number, "size") for number in values]
         factors = [m / n for m, n in zip(sizes, extents, strict=True)]
     else:
-        factors = [_real(0.0, one, name) for one in values]
+        factors = [_real(0.0, number, name) for number in values]
         products = [n * factor for n, factor in zip(extents, factors, strict=True)]
-        if not all(1 <= one <= MAX_INT for one in products):
+        if not all(1 <= extent <= MAX_INT for extent in products):
             raise ArgumentError(
                 f"scale_factor is {shown(scale_factor)} of extents {extents}; "
                 f"expected extents of the result from 1 to {MAX_INT}"
             )
-        sizes = [floor(one) for one in products]
+        sizes = [floor(extent) for extent in products]
         if recompute:
             factors = [m / n for m, n in zip(sizes, extents, strict=True)]
     if not 1 <= min(sizes) <= max(sizes) <= MAX_INT:

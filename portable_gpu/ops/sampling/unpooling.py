@@ -115,8 +115,8 @@ def _unpooled(
     strides = strides_of(stride, kernels, axes)
     pads = integers(padding, "padding", axes, 0)
     extents = shape[len(shape) - axes :]
-    each = zip(extents, kernels, strides, pads, strict=True)
-    sizes = [(n - 1) * s - 2 * p + k for n, k, s, p in each]
+    options_of_axes = zip(extents, kernels, strides, pads, strict=True)
+    sizes = [(n - 1) * s - 2 * p + k for n, k, s, p in options_of_axes]
     if output_size is not None:
         listed = output_size if isinstance(output_size, tuple) else (output_size,)
         if len(listed) not in (axes, axes + 1, axes + 2):
@@ -166,7 +166,7 @@ def _unpool_backward(arguments: CallArguments) -> Invocation:
 _UNPOOL = SamplingOperation("max_unpool", _unpool)
 _UNPOOL_BACKWARD = SamplingOperation("max_unpool_backward", _unpool_backward)
 _AXES = Unpooling(1), Unpooling(2), Unpooling(3)
-max_unpool1d, max_unpool2d, max_unpool3d = [each.max_unpool for each in _AXES]
+max_unpool1d, max_unpool2d, max_unpool3d = [functions.max_unpool for functions in _AXES]
 max_unpool1d_backward, max_unpool2d_backward, max_unpool3d_backward = [
-    each.max_unpool_backward for each in _AXES
+    functions.max_unpool_backward for functions in _AXES
 ]

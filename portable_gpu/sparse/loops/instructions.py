@@ -285,7 +285,7 @@ class Instructions:
     def register(self, begin: str, end: str) -> None:
         """Own memory, whose address may be null."""
         memory = Allocation(self.space("ptr"), self.space("ptr"))
-        self.variables += [f"store ptr null, ptr {each}" for each in memory]
+        self.variables += [f"store ptr null, ptr {slot}" for slot in memory]
         self.memories.append(memory)
         self.emit(f"store ptr {begin}, ptr {memory.begin}")
         self.emit(f"store ptr {end}, ptr {memory.end}")
@@ -302,7 +302,7 @@ class Instructions:
         """
         returned = []
         for memory in self.memories:
-            begin, end = (self.load("ptr", each) for each in memory)
+            begin, end = (self.load("ptr", slot) for slot in memory)
             is_returned = "false"
             for address in addresses:
                 is_above = self.let(f"icmp uge ptr {address}, {begin}")

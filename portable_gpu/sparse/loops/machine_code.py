@@ -125,8 +125,8 @@ def _free_with(memory: Sequence[_Memory]) -> None:
     for number, reference in list(_owned.items()):
         if reference() is None:
             _owned.pop(number, None)
-    for each in memory:
-        _owned[next(_numbers)] = each.freed()
+    for allocation in memory:
+        _owned[next(_numbers)] = allocation.freed()
 
 
 class _Interface:
@@ -150,10 +150,10 @@ def _in_python(kind: Type, parts: Iterator[Any], memory: Sequence[_Memory]) -> A
         items = [_in_python(item, parts, memory) for item in kind.types]
         return kind.kind(*items) if kind.kind else tuple(items) if items else None
     address, *shape = (next(parts) for _ in parts_of(kind))
-    for each in memory:
-        begin, end = each.bounds()
+    for allocation in memory:
+        begin, end = allocation.bounds()
         if 0 < begin <= address < end:
-            return np.asarray(_Interface(each, address, tuple(shape), kind.dtype))
+            return np.asarray(_Interface(allocation, address, tuple(shape), kind.dtype))
     array = np.empty(shape, kind.dtype)
     ctypes.memmove(array.__array_interface__["data"][0], address, array.nbytes)
     return array

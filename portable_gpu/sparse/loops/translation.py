@@ -141,8 +141,8 @@ class FunctionBody(Expressions):
             if len(target.elts) != len(value.type.types):
                 raise not_translated(target)
             items = items_of(value.type.types, value.parts)
-            for each, item in zip(target.elts, items, strict=True):
-                self._assign(each, item)
+            for element, item in zip(target.elts, items, strict=True):
+                self._assign(element, item)
         else:
             raise not_translated(target)
 

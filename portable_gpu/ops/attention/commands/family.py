@@ -76,17 +76,17 @@ def specializations(target: Target, dtype: np.dtype[Any]) -> list[Specialization
     problems = (problem, masked, replace(problem, is_causal=True), wide)
     forward = [
         variant
-        for each in problems
-        for variant in variants(each, target, table)
-        if variant.policy or each is problem
+        for item in problems
+        for variant in variants(item, target, table)
+        if variant.policy or item is problem
     ]
     sides: tuple[Side, Side] = ("q", "k")
     backward = [
         variant
         for side in sides
-        for each in problems
-        for variant in backward_variants(_of_side(each, side), side, target, table)
-        if variant.policy or each is problem
+        for item in problems
+        for variant in backward_variants(_of_side(item, side), side, target, table)
+        if variant.policy or item is problem
     ]
     return [text for variant in (*forward, *backward) for text in variant.texts()]
 

@@ -68,8 +68,8 @@ def specializations(
         asked = {"stride": 1, "padding": 1, "dilation": 1, "groups": groups}
         p = problem(direction, (8, 64, 56, 56, 64, 3, 3), element(dtype), asked, channels_last)
         shown = [p] if direction != "forward" else [p, with_epilogue(p, Epilogue().relu())]
-        for each in shown:
-            for variant in variants(each, target, TuningTable.shipped()):
+        for item in shown:
+            for variant in variants(item, target, TuningTable.shipped()):
                 specs = variant.texts()
                 texts |= {spec.key: spec for spec in specs if spec.name.startswith("conv/")}
     return list(texts.values())

@@ -41,8 +41,8 @@ def in_parts(p: GemmProblem, parts: int, transposed: bool, depth: int) -> GemmPr
         depth: Elements of k of a step of the matrix unit; every part but the last has whole steps.
     """
     steps = -(-p.k // depth)
-    each, longer = divmod(steps, parts)
-    lengths = [depth * (each + (part < longer)) for part in range(parts)]
+    share, longer = divmod(steps, parts)
+    lengths = [depth * (share + (part < longer)) for part in range(parts)]
     lengths[-1] -= steps * depth - p.k
     row, col = (1, p.m) if transposed else (p.n, 1)
     c = Operand(F32, row, col, (p.m * p.n,), False, 16 if (row * col) % 4 == 0 else 4)

@@ -88,9 +88,9 @@ class SmallCosts(Figures):
         """Return the seconds of the products side by side."""
         # Along each axis, tiles of TILE, and then tiles of one row or column for the rest.
         tiles = sum(divmod(p.m, TILE)) * sum(divmod(p.n, TILE))
-        each = self.moved + self.byte * p.compute.itemsize
+        per_element = self.moved + self.byte * p.compute.itemsize
         blocks = -(-p.batch_size // vector)
-        return blocks * (_elements(p) * vector * each + tiles * self.tile)
+        return blocks * (_elements(p) * vector * per_element + tiles * self.tile)
 
     def one_by_one(self, p: GemmProblem, form: PackedForm) -> float:
         """Return the seconds of the products one after the other, by ``gemm/packed_whole``."""

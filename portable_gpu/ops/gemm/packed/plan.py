@@ -43,8 +43,10 @@ def loads(problem: GemmProblem, policy: PackedPolicy) -> list[tuple[Element, int
     result: set[tuple[str, int]] = set()
     elems = {operand.elem.name: operand.elem for operand in (problem.a, problem.b)}
     for operand, lanes in ((problem.a, policy.item_m), (problem.b, policy.item_n)):
-        name, each = operand.elem.name, operand.elem.components
-        result.update((name, w * each) for w in (4, *(w for _, w in pieces(lanes, 16 // each))))
+        name, components = operand.elem.name, operand.elem.components
+        result.update(
+            (name, w * components) for w in (4, *(w for _, w in pieces(lanes, 16 // components)))
+        )
     return [(elems[name], width) for name, width in sorted(result)]
 
 
@@ -270,9 +272,9 @@ class PackedPlan(Plan):
             self.blocks = Blocks(core, form, self._units)
             self._sizes = self.blocks.sizes | dict.fromkeys(self._prepacked, 0)
             self._launches = [
-                each
+                launch
                 for slab in self.blocks.slabs
-                for each in self._bind_slab(slab, self._prepacked)
+                for launch in self._bind_slab(slab, self._prepacked)
             ]
             self._launches_without: dict[str, list[PackedLaunch]] = {}
             self.workspace_bytes = sum(self._sizes.values())
@@ -303,8 +305,8 @@ class PackedPlan(Plan):
         empty = state.empty_buffer
         kept, name, key = self._shared(state, (a, b), (at_a, at_b))
         packed = [
-            kept if each == name and kept else state.workspace(nbytes) if nbytes else empty
-            for each, nbytes in self._sizes.items()
+            kept if operand == name and kept else state.workspace(nbytes) if nbytes else empty
+            for operand, nbytes in self._sizes.items()
         ]
         at_packed = [0, 0]
         if "a" in self._prepacked:
@@ -312,13 +314,13 @@ class PackedPlan(Plan):
         if "b" in self._prepacked:
             packed[1], at_packed[1], b, at_b = b, at_b, empty, 0
         event: cl.Event | None = None
-        for each in self._launches_sharing(name) if kept else self._launches:
-            at = *at_packed, at_a + each.move_a, at_b + each.move_b
-            if each.packs:
-                event = each.launch(state, (*packed[:2], a, b), at, wait_for)
+        for launch in self._launches_sharing(name) if kept else self._launches:
+            at = *at_packed, at_a + launch.move_a, at_b + launch.move_b
+            if launch.packs:
+                event = launch.launch(state, (*packed[:2], a, b), at, wait_for)
             else:
                 values = (*scalars, *at, *at_out)
-                event = each.launch(state, (*packed, a, b, *out), values, wait_for)
+                event = launch.launch(state, (*packed, a, b, *out), values, wait_for)
             wait_for = state.after(event)
         shared = shared_operand()
         if name and not kept and shared is not None:
@@ -370,9 +372,9 @@ class PackedPlan(Plan):
         """Return the launches without the packing of an operand."""
         if name not in self._launches_without:
             self._launches_without[name] = [
-                each
+                launch
                 for slab in self.blocks.slabs
-                for each in self._bind_slab(slab, self._prepacked + name)
+                for launch in self._bind_slab(slab, self._prepacked + name)
             ]
         return self._launches_without[name]
 

@@ -22,7 +22,7 @@ from portable_gpu.tuning.table import TuningTable
 MOST_VECTORS = 8
 
 
-def upright(problem: GemmProblem) -> GemmProblem:
+def with_few_columns(problem: GemmProblem) -> GemmProblem:
     """The problem or its transpose: at least as many rows as columns."""
     return problem.transpose() if problem.n > problem.m else problem
 
@@ -63,7 +63,7 @@ def variants(problem: GemmProblem, target: Target, table: TuningTable) -> Iterat
     """Yield the variants of one launch that read the large operand once, without packing it."""
     if problem.triangle:
         return
-    few = upright(problem)
+    few = with_few_columns(problem)
     if fragments.takes(few, target):
         yield _transposing(
             fragments.variant(few, target, table), problem,

@@ -209,8 +209,8 @@ def _direct_seconds(problem: GemmProblem, target: Target, lanes: int) -> float:
     products = p.batch_size * p.area * -(-p.k // _STEPS) * _STEPS
     rounds = -(-p.batch_size * p.m * p.n * lanes // (units * costs.resident))
     loads = _lines(p, target.subgroup_size, lanes) * costs.line
-    each = multiply_adds(p.compute) / (device.multiply_adds * costs.efficiency)
-    busy = products * (each + loads / target.subgroup_size) / units
+    per_product = multiply_adds(p.compute) / (device.multiply_adds * costs.efficiency)
+    busy = products * (per_product + loads / target.subgroup_size) / units
     busy += p.batch_size * p.area * lanes * costs.item / units
     step = costs.step * (costs.wide if value_words(p.compute) > 1 else 1.0)
     waits = rounds * (-(-p.k // lanes) * step + (costs.meeting if lanes > 1 else 0.0))

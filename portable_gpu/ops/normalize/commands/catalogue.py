@@ -159,12 +159,12 @@ def _side_by_side(
     name: str, flags: frozenset[str], target: Target, dtype: np.dtype[Any]
 ) -> list[Specialization]:
     """The kernels of 8 images of 28 x 28 places, with 32 groups of two neighbouring channels."""
-    _, groups, each, places = shape = (8, 32, 2, 28 * 28)
-    channels = groups * each
-    steps = dict.fromkeys(("x", "y", "dy", "dx"), (channels * places, each, 1, channels))
-    steps |= dict.fromkeys(("w", "b"), (0, each, 1, 0))
+    _, groups, group_channels, places = shape = (8, 32, 2, 28 * 28)
+    channels = groups * group_channels
+    steps = dict.fromkeys(("x", "y", "dy", "dx"), (channels * places, group_channels, 1, channels))
+    steps |= dict.fromkeys(("w", "b"), (0, group_channels, 1, 0))
     steps |= dict.fromkeys(("mean", "rstd"), (groups, 1, 0, 0))
-    steps |= dict.fromkeys(("dw_parts", "db_parts"), (channels, each, 1, 0))
+    steps |= dict.fromkeys(("dw_parts", "db_parts"), (channels, group_channels, 1, 0))
     wide, p = statistics_dtype(dtype), program(name, flags)
     stored = dict.fromkeys((*p.row_names, *p.sums), wide)
     views = [View(None, 0, shape, steps[n], stored.get(n, dtype)) for n in p.operands]

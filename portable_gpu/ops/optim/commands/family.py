@@ -38,11 +38,11 @@ def _sgd(dtype: np.dtype[Any], size: int) -> Check:
     inputs = [Input(dtype, (size,), seed=seed) for seed in range(3)]
 
     def run(engine: Engine) -> Any:
-        param, grad, buffer = (one.host().copy() for one in inputs)
+        param, grad, buffer = (array.host().copy() for array in inputs)
         return sgd_step(param, grad, buffer, lr=0.1, momentum=0.9, engine=engine)
 
     def expected() -> Expected:
-        param, grad, buffer = (one.host().astype(np.longdouble) for one in inputs)
+        param, grad, buffer = (array.host().astype(np.longdouble) for array in inputs)
         mixed = np.longdouble(0.9) * buffer + grad
         scale = abs(param) + abs(buffer) + abs(grad)
         return Expected(param - np.longdouble(0.1) * mixed, 8 * np.finfo(dtype).eps * scale, dtype)
@@ -54,12 +54,12 @@ def _adam(dtype: np.dtype[Any], size: int) -> Check:
     inputs = [Input(dtype, (size,), seed=seed) for seed in range(2)]
 
     def run(engine: Engine) -> Any:
-        param, grad = (one.host().copy() for one in inputs)
+        param, grad = (array.host().copy() for array in inputs)
         states = np.zeros_like(param), np.zeros_like(param)
         return adam_step(param, grad, *states, step=1, lr=0.5, engine=engine)
 
     def expected() -> Expected:
-        param, grad = (one.host().astype(np.longdouble) for one in inputs)
+        param, grad = (array.host().astype(np.longdouble) for array in inputs)
         change = grad / (abs(grad) + np.longdouble(1e-8)) / 2
         scale = abs(param) + 1
         return Expected(param - change, 64 * np.finfo(dtype).eps * scale, dtype)

@@ -30,7 +30,7 @@ def specializations(target: Target, dtype: np.dtype[Any]) -> list[Specialization
     if not elem.floating or elem.complex:
         return []
     gaps = DropoutProblem(elem, (64, 64), ((128, 2), (64, 1)), 16)
-    return [render(one, target) for one in (problem(dtype, (1 << 20,)), gaps)]
+    return [render(item, target) for item in (problem(dtype, (1 << 20,)), gaps)]
 
 
 def explain(question: Question, *, seed: int = 0) -> Explanation:

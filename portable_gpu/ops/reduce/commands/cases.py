@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
 def flop(real: int, complex_: int, case: Case) -> int:
     """The operations: ``real`` or ``complex_`` for each element."""
-    each = complex_ if element(dtype_of(case.dtype)).complex else real
-    return each * prod(case.extents)
+    per_element = complex_ if element(dtype_of(case.dtype)).complex else real
+    return per_element * prod(case.extents)
 
 
 def traffic(operands: int, case: Case) -> int:
