@@ -18,7 +18,7 @@ from portable_gpu.errors import (
     OverlapError,
     ShapeError,
 )
-from portable_gpu.ops.normalize import batch
+from portable_gpu.ops.normalize import batch, norms
 from portable_gpu.ops.normalize.programs import program
 from portable_gpu.runtime.engine import Engine
 
@@ -309,6 +309,56 @@ def test_channels_side_by_side(
             dy, x, w, None, None, mean, rstd, True, EPS, b, engine=engine
         )
         check_gradients(want, dy, got, (1,))
+
+
+@pytest.mark.path
+@pytest.mark.parametrize(
+    ("shape", "groups", "dtype", "bias"),
+    [
+        ((3, 6, 5, 7), 3, np.float32, True),
+        ((5, 6, 9, 9), 2, np.float16, True),  # steps of several vectors, then one, then a place
+        ((3, 4, 1, 3), 2, np.float64, None),  # fewer places than a vector of the CPU has
+    ],
+)
+def test_groups_of_planes(
+    engine: Engine,
+    monkeypatch: pytest.MonkeyPatch,
+    shape: tuple[int, ...],
+    groups: int,
+    dtype: type,
+    bias: bool | None,
+) -> None:
+    """Images in NCHW, with vectors and rests of planes, and gaps between the channels."""
+    selected = []
+    chosen = norms.cpu_planes_kernel
+    monkeypatch.setattr(
+        norms, "cpu_planes_kernel", lambda *a: selected.append(chosen(*a)) or selected[-1]
+    )
+    split = (shape[0], groups, shape[1] // groups, *shape[2:])
+    x, dy = (RNG.standard_normal((2, *shape[:2], 2, *shape[2:])) - 2).astype(dtype)
+    x, dy = x[:, :, 0], dy[:, :, 1]
+    w = RNG.standard_normal(2 * shape[1]).astype(dtype)[::2]
+    for weight in (w, None):
+        wide = 1.0 if weight is None else w.astype(np.float64).reshape(1, *split[1:3], 1, 1)
+        want = Reference(x.reshape(split), (2, 3, 4), wide, 0.0)
+        _, mean, rstd = pg.nn.native_group_norm(x, groups, weight, engine=engine)
+        wants_bias = bias or weight is None or None
+        got = pg.nn.group_norm_backward(
+            dy, x, groups, mean, rstd, weight, wants_bias, engine=engine
+        )
+        dx, dw, db, size = want.gradients(dy.reshape(split), (1, 2))
+        lost = 1 + (np.abs(want.x).max() + 1) * want.rstd
+        close(got[0].reshape(split), dx, (want.count + 40) * size * lost)
+        most = dy.size * float(np.abs(dy).max())
+        if weight is not None:
+            close(got[1], dw.reshape(-1), most * 6.0 * float(lost.max()))
+        if wants_bias:
+            close(got[2], db.reshape(-1), most)
+        else:
+            assert got[2] is None
+    if engine.target.is_cpu and 2 * shape[0] * groups > engine.target.compute_units:
+        assert all(selected)
+        assert len(selected) == 2
 
 
 @pytest.mark.path

@@ -16,6 +16,7 @@ from portable_gpu.ops.floats import floating, statistics_dtype
 from portable_gpu.ops.normalize.arguments import like, parameter
 from portable_gpu.ops.normalize.channels import channels_kernel, channels_plan
 from portable_gpu.ops.normalize.cpu_channels import cpu_channels_kernel
+from portable_gpu.ops.normalize.cpu_planes import cpu_planes_kernel, cpu_planes_plan
 from portable_gpu.ops.normalize.invoke import Spread, flop_of, make_rows, problem_of
 from portable_gpu.ops.normalize.kernels import kernel_of
 from portable_gpu.ops.normalize.plan import make_plan
@@ -350,8 +351,8 @@ def _by_channels(
 ) -> Steps | None:
     """The steps of groups of channels: one kernel, and the sums over the batch of what it leaves.
 
-    It is ``None`` where no such kernel applies: see :func:`channels_kernel` and
-    :func:`cpu_channels_kernel`.
+    It is ``None`` where no such kernel applies: see :func:`channels_kernel`,
+    :func:`cpu_channels_kernel` and :func:`cpu_planes_kernel`.
     """
     shape, (channels,) = geometry.shape, geometry.parameters
     names = program("norm_backward", flags).operands
@@ -364,9 +365,12 @@ def _by_channels(
         engine, operands, "norm_backward", flags, shape, geometry.row_axes, strides
     )
     kernel = channels_kernel(problem, engine.target, engine.table)
+    planes = cpu_planes_kernel(problem, engine.target, engine.table)
     plan: Plan
     if kernel is not None:
         plan = engine.plan(problem, lambda: channels_plan(engine, kernel))
+    elif planes is not None:
+        plan = engine.plan(problem, lambda: cpu_planes_plan(engine, planes))
     elif cpu_channels_kernel(problem, engine.target, engine.table) is not None:
         plan = engine.plan(problem, lambda: make_plan(engine, problem))
     else:
@@ -413,21 +417,19 @@ def _totals(
     rows: int,
     parameters: Shape,
 ) -> list[Step]:
-    """The steps that add the rows of gradients of weight and bias."""
-    steps = []
-    for name, part in sums.items():
-        result = places[name.removesuffix("_parts")]
-        total = make_rows(
-            engine, [of_parts, views[result]], "total", frozenset(), (rows, *parameters),
-            frozenset({0}),
-            {
-                "x": lambda _view: (prod(parameters), *contiguous_strides(parameters)),
-                "result": lambda view: (0, *view.strides),
-            },
-            (1.0,),
-        )  # fmt: skip
-        steps.append(Step(total, (part, result)))
-    return steps
+    """The step, if there are ``sums``, that adds the rows of gradients of weight and bias."""
+    if not sums:
+        return []
+    names = {name: name.removesuffix("_parts") for name in sums}  # of results, by those of parts
+    results = [places[name] for name in names.values()]
+    along = (prod(parameters), *contiguous_strides(parameters))
+    spreads: dict[str, Spread] = {f"{name}_parts": lambda _view: along for name in names.values()}
+    spreads |= dict.fromkeys(names.values(), lambda view: (0, *view.strides))
+    total = make_rows(
+        engine, [*[of_parts for _ in sums], *[views[place] for place in results]], "affine_totals",
+        frozenset(names.values()), (rows, *parameters), frozenset({0}), spreads,
+    )  # fmt: skip
+    return [Step(total, (*sums.values(), *results))]
 
 
 _BACKWARD = OrderedOperation("normalisation_backward", _normalise_backward, like=1)

@@ -198,6 +198,15 @@ def _affine_backward(flags: frozenset[str]) -> RowProgram:
     )
 
 
+def _affine_totals(flags: frozenset[str]) -> RowProgram:
+    """The gradients of weight and bias from their parts."""
+    names = _present(("dw", "db"), flags)
+    phase = sums("", **{name: f"{{{name}_parts}}" for name in names})
+    results = tuple((name, f"s.{name}") for name in names)
+    inputs = tuple(f"{name}_parts" for name in names)
+    return RowProgram("affine_totals", inputs, (phase,), phase, row_outputs=results)
+
+
 # -- losses
 
 _FRACTION = "({p} * (1 - smoothing) + smoothing / COUNT)"
@@ -379,6 +388,7 @@ _PROGRAMS: dict[str, tuple[Callable[[frozenset[str]], RowProgram], str]] = {
     "norm": (_norm, "w b row_w row_b rms stats running"),
     "norm_backward": (_norm_backward, "w row_w rms fixed dw db dw_parts db_parts"),
     "affine_backward": (_affine_backward, "rms dw db"),
+    "affine_totals": (_affine_totals, "dw db"),
     "entropy": (_entropy, "w probabilities smooth"),
     "entropy_backward": (_entropy_backward, "w probabilities smooth total"),
     "likelihood": (_likelihood, "w"),

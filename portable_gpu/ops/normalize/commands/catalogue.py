@@ -17,6 +17,7 @@ from portable_gpu.ops.floats import statistics_dtype
 from portable_gpu.ops.normalize import targets
 from portable_gpu.ops.normalize.channels import channels_kernel
 from portable_gpu.ops.normalize.cpu_channels import cpu_channels_kernel
+from portable_gpu.ops.normalize.cpu_planes import cpu_planes_kernel
 from portable_gpu.ops.normalize.plan import variants
 from portable_gpu.ops.normalize.problem import RowProblem, row_problem
 from portable_gpu.ops.normalize.programs import program
@@ -132,7 +133,8 @@ def with_channels(
 ) -> Callable[[Target, np.dtype[Any]], list[Specialization]]:
     """Add kernels of groups of channels to the kernels of ``texts``.
 
-    They are that of gradients on GPUs, and those where channels are neighbours on CPUs.
+    They are that of gradients on GPUs, and on CPUs those where channels are neighbours and that of
+    gradients where channels are planes.
     """
 
     def specializations(target: Target, dtype: np.dtype[Any]) -> list[Specialization]:
@@ -141,15 +143,16 @@ def with_channels(
             problem = contiguous("norm_backward", (1 << 12, 1 << 12), (1,), dtype, frozenset())
             kernel = channels_kernel(problem, target, TuningTable.shipped())
             result += [kernel.specialization(target)] if kernel else []
-            for name, flags in _SIDE_BY_SIDE.items():
+            for name, flags in _OF_GROUPS.items():
                 result += _side_by_side(name, flags, target, dtype)
+            result += _of_planes(target, dtype)
         return result
 
     return specializations
 
 
 #: The programs of group normalisation and its gradient, with weight and bias.
-_SIDE_BY_SIDE = {
+_OF_GROUPS = {
     "norm": frozenset(("w", "b", "stats")),
     "norm_backward": frozenset(("w", "dw_parts", "db_parts")),
 }
@@ -158,10 +161,37 @@ _SIDE_BY_SIDE = {
 def _side_by_side(
     name: str, flags: frozenset[str], target: Target, dtype: np.dtype[Any]
 ) -> list[Specialization]:
-    """The kernels of 8 images of 28 x 28 places, with 32 groups of two neighbouring channels."""
+    """The kernels of groups of neighbouring channels."""
+    problem = _groups(name, flags, dtype, lambda channels, places: (1, channels))
+    kernel = cpu_channels_kernel(problem, target, TuningTable.shipped())
+    if kernel is None:
+        return []
+    return [kernel.specialization(target, part) for part in kernel.kernel_parts]
+
+
+def _of_planes(target: Target, dtype: np.dtype[Any]) -> list[Specialization]:
+    """The kernel of the gradient of groups of channels that are planes."""
+    name = "norm_backward"
+    problem = _groups(name, _OF_GROUPS[name], dtype, lambda channels, places: (places, 1))
+    kernel = cpu_planes_kernel(problem, target, TuningTable.shipped())
+    return [kernel.specialization(target)] if kernel else []
+
+
+def _groups(
+    name: str,
+    flags: frozenset[str],
+    dtype: np.dtype[Any],
+    layout: Callable[[int, int], tuple[int, int]],
+) -> RowProblem:
+    """The problem of 8 images of 28 x 28 places, with 32 groups of two channels.
+
+    ``layout`` gives the strides of channels and of places for the numbers of both.
+    """
     _, groups, group_channels, places = shape = (8, 32, 2, 28 * 28)
     channels = groups * group_channels
-    steps = dict.fromkeys(("x", "y", "dy", "dx"), (channels * places, group_channels, 1, channels))
+    along, step = layout(channels, places)
+    of_images = (channels * places, group_channels * along, along, step)
+    steps = dict.fromkeys(("x", "y", "dy", "dx"), of_images)
     steps |= dict.fromkeys(("w", "b"), (0, group_channels, 1, 0))
     steps |= dict.fromkeys(("mean", "rstd"), (groups, 1, 0, 0))
     steps |= dict.fromkeys(("dw_parts", "db_parts"), (channels, group_channels, 1, 0))
@@ -169,8 +199,4 @@ def _side_by_side(
     stored = dict.fromkeys((*p.row_names, *p.sums), wide)
     views = [View(None, 0, shape, steps[n], stored.get(n, dtype)) for n in p.operands]
     numbers = (1.0,) * len(p.scalars)
-    problem = row_problem(name, flags, shape, frozenset({2, 3}), views, steps, numbers, 16)
-    kernel = cpu_channels_kernel(problem, target, TuningTable.shipped())
-    if kernel is None:
-        return []
-    return [kernel.specialization(target, part) for part in kernel.kernel_parts]
+    return row_problem(name, flags, shape, frozenset({2, 3}), views, steps, numbers, 16)
