@@ -26,7 +26,12 @@ class Windows:
         if self.paired:
             self.pads = [(int(random.integers(0, s)), int(random.integers(0, s))) for s in spans]
         self.ceil = bool(random.integers(0, 2))
-        self.extents = [int(random.integers(s, most)) for s in (min(s, most - 1) for s in spans)]
+        # The first window may be cut off too.
+        min_extents = [
+            max(1, span - before - after - step + 1) if self.ceil else span
+            for span, step, (before, after) in zip(spans, self.stride, self.pads, strict=True)
+        ]
+        self.extents = [int(random.integers(min(n, most - 1), most)) for n in min_extents]
 
     @property
     def options(self) -> dict[str, Any]:

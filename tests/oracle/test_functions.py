@@ -259,7 +259,12 @@ def windows(rng: Any, axes: int) -> tuple[dict[str, Any], list[int]]:
         "kernel_size": kernel, "stride": numbers(rng, 1, 4, axes), "padding": padding,
         "ceil_mode": bool(rng.integers(2)),
     }  # fmt: skip
-    return options, [int(rng.integers(2 * k - 1, 2 * k + 6)) for k in kernel]
+    min_extents = [2 * k - 1 for k in kernel]
+    if options["ceil_mode"]:  # the first window may be cut off too
+        each = zip(kernel, options["stride"], padding, strict=True)
+        min_extents = [max(1, k - 2 * pad - step + 1) for k, step, pad in each]
+    ranges = zip(min_extents, (2 * k + 6 for k in kernel), strict=True)
+    return options, [int(rng.integers(low, high)) for low, high in ranges]
 
 
 @pytest.mark.parametrize("axes", [1, 2, 3])

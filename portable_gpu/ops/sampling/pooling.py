@@ -79,7 +79,7 @@ class Pooling:
 
         Raises:
             ShapeError: The input has another number of axes; a spatial axis is empty; a window is
-                larger than the padded input.
+                larger than the padded input, and ``ceil_mode`` does not cut it off.
             ArgumentError: An extent, a distance or a padding is out of range.
             DTypeError: ``input`` is bool or complex.
             ArgumentTypeError: ``input`` is not an array.

@@ -55,7 +55,11 @@ def window_rules(
                 f"padding is {shown(padding)} for windows of {span} places; "
                 f"expected integers from 0 to {max_padding}"
             )
-        if size < 1 or size + before + after < span:
+        last_start = size + before + after - span
+        outputs = (-(-last_start // step) if ceil_mode else last_start // step) + 1
+        if ceil_mode and (outputs - 1) * step >= size + before:
+            outputs -= 1
+        if size < 1 or outputs < 1:
             raise ShapeError(
                 f"input has shape {shape}, kernel_size is {shown(kernel_size)} and dilation "
                 f"{shown(dilation)}: windows of {span} places are larger than an axis of {size} "
@@ -66,10 +70,6 @@ def window_rules(
                 f"kernel_size is {shown(kernel_size)} and dilation {shown(dilation)} on an axis of "
                 f"{size}; expected at most {MAX_INT} places"
             )
-        last_start = size + before + after - span
-        outputs = (-(-last_start // step) if ceil_mode else last_start // step) + 1
-        if ceil_mode and (outputs - 1) * step >= size + before:
-            outputs -= 1
         rules.append(PoolingWindow(size, outputs, kernel, step, before, after, apart, mean))
     return rules
 
