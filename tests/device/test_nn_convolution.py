@@ -12,6 +12,7 @@ from layers.convolution import Kind, by_channels, forward, gradients
 from reference import assert_within, unit_roundoff
 from sampling import FEW, needs
 
+import portable_gpu as pg
 from portable_gpu import nn
 from portable_gpu.dtypes import bfloat16
 from portable_gpu.errors import (
@@ -264,6 +265,27 @@ def test_empty(engine: Engine) -> None:
     bias = np.arange(4, dtype=np.float32)
     only = nn.conv2d(flat, w, bias, padding=(2, 0), engine=engine)
     np.testing.assert_array_equal(only, np.broadcast_to(bias.reshape(-1, 1, 1), (2, 4, 2, 7)))
+
+
+@pytest.mark.parametrize("axes", [1, 2, 3])
+def test_empty_planes(engine: Engine, axes: int) -> None:
+    """Each axis without elements in turn; zeros around it give the bias, and gradients are 0."""
+    bias, kernel, options = np.arange(4, dtype=np.float32), (2, 3, 2)[:axes], {"engine": engine}
+    w = np.ones((4, 2, *kernel), np.float32)
+    expected = bias.reshape(-1, *(1,) * axes)
+    for axis in range(axes):
+        space = [0 if k == axis else 3 for k in range(axes)]
+        x = pg.asarray(np.ones((2, 2, *space), np.float32), engine=engine)
+        pads = {"padding": [kernel[k] - 1 if k == axis else 0 for k in range(axes)], **options}
+        y = getattr(nn, f"conv{axes}d")(x, w, bias, **pads)
+        assert y.size > 0
+        assert (y.get() == expected).all()
+        dw = getattr(nn, f"conv{axes}d_weight")(x, w.shape, y, **pads)
+        assert not dw.get().any()
+        assert getattr(nn, f"conv{axes}d_input")(x.shape, w, y, **pads).size == 0
+        v = w.swapaxes(0, 1)
+        z = getattr(nn, f"conv_transpose{axes}d")(x, v, bias, **options)
+        assert (z.get() == expected).all()
 
 
 def zeros(*shape: int) -> Any:

@@ -325,7 +325,7 @@ def _lines_beyond_cache(context: Mapping[str, Any], constants: Mapping[str, int]
         if channels > 1 and abs(c[f"{name}_channel"]) == 1:
             lines = places * max(1.0, channels * itemsize / LINE_BYTES)
         elif abs(c[f"{name}_axis2"]) == 1:
-            lines = channels * places * (itemsize / LINE_BYTES + 0.5 / sizes[2])
+            lines = channels * places * (itemsize / LINE_BYTES + 0.5 / max(1, sizes[2]))
         else:
             lines = channels * places * min(1.0, abs(c[f"{name}_axis2"]) * itemsize / LINE_BYTES)
         if lines * LINE_BYTES > L2_BYTES:
@@ -403,7 +403,7 @@ def _of_rows(
     ends = every if rows.count >= constants["s2_size"] else min(every, taps - 1)
     mean = ((every - ends) * inside + ends * at_end) / strips
     # Vectors that would reach past the end of the image are read by elements.
-    size = constants["s0_size"] * constants["s1_size"] * constants["s2_size"]
+    size = max(1, constants["s0_size"] * constants["s1_size"] * constants["s2_size"])
     single = min(1.0, rows.count / size) * every / strips * rows.count * beyond
     return mean * _vectors(rows.count, context) + single
 
