@@ -7,6 +7,7 @@ built-in exception that NumPy users expect, so ``except ValueError`` keeps worki
 from __future__ import annotations
 
 import signal
+from collections.abc import Mapping
 from types import CodeType
 from typing import Any
 
@@ -90,7 +91,23 @@ class IntegerRangeError(ArgumentError, OverflowError):
     """A Python integer does not fit the dtype that it is converted to."""
 
 
-class OverlapError(ArgumentError):
+class ArraysError(ArgumentError):
+    """Arrays of a call do not go together; the message names them.
+
+    A function that is made of others raises it with the names of its own arguments.
+    """
+
+    def __init__(self, text: str, *names: str) -> None:
+        """Take the text, with ``{}`` in the place of each name of an array."""
+        super().__init__(text.format(*names) if names else text)
+        self._text, self._names = text, names
+
+    def renamed(self, own: Mapping[str, str]) -> ArraysError:
+        """The same error with other names, by those that it has."""
+        return type(self)(self._text, *[own.get(name, name) for name in self._names])
+
+
+class OverlapError(ArraysError):
     """An output shares memory with an input, or with itself."""
 
 
@@ -98,7 +115,7 @@ class ReadOnlyError(ArgumentError):
     """An output cannot be written."""
 
 
-class ContextMismatchError(ArgumentError):
+class ContextMismatchError(ArraysError):
     """Arrays or queues belong to different OpenCL contexts."""
 
 

@@ -11,10 +11,11 @@ import pyopencl as cl
 
 from portable_gpu.arguments import flag, of_kind, shown
 from portable_gpu.codegen.epilogue import Epilogue
-from portable_gpu.errors import ArgumentError, ArgumentTypeError, ShapeError
+from portable_gpu.errors import ArgumentError, ArgumentTypeError, ArraysError, ShapeError
 from portable_gpu.ops.elementwise import elementwise
 from portable_gpu.ops.floats import floating
 from portable_gpu.ops.gemm import matmul
+from portable_gpu.ops.operation import check_one_context
 from portable_gpu.ops.reduce import sum as summed
 from portable_gpu.ops.result import check_out
 from portable_gpu.runtime.array import Array
@@ -86,13 +87,18 @@ def linear(
     }  # fmt: skip
     rows = merged(x)
     alone = epilogue is None or not epilogue.arrays  # arrays broadcast to the result's own shape
-    if out is None and rows is not None and alone:
-        return matmul(rows, w.T, **options).reshape(shape)
-    if x.ndim == 1:
-        check_out(out, shape, x.dtype, x, w)
-        result = matmul(x[None], w.T, out=None if out is None else out[None], **options)
-        return result[0] if out is None else out
-    return matmul(x, w.T, out=out, **options)
+    try:
+        if out is None and rows is not None and alone:
+            return matmul(rows, w.T, **options).reshape(shape)
+        if x.ndim == 1:
+            check_out(out, shape, x.dtype, x, w)
+            result = matmul(x[None], w.T, out=None if out is None else out[None], **options)
+            return result[0] if out is None else out
+        return matmul(x, w.T, out=out, **options)
+    except ArraysError as error:
+        following_name = "bias" if alone else "bias or epilogue"
+        names = {"a": "input", "b": "weight", "epilogue": following_name}
+        raise error.renamed(names) from None
 
 
 def linear_backward(
@@ -149,22 +155,30 @@ def linear_backward(
     shapes = (x.shape, w.shape, w.shape[:1])
     for item, shape in zip(outs, shapes, strict=True):
         check_out(item, shape, x.dtype, g, x, w)
+    # Each product alone may have arrays of one context.
+    check_one_context({"grad_output": g, "input": x, "weight": w}, engine, queue)
     place: dict[str, Any] = {"engine": engine, "queue": queue, "wait_for": wait_for}
     options = {"precision": precision, **place}
-    rows = as_rows(g, place)
     by_input = by_weight = by_bias = None
-    if is_needed[0]:
-        by_input = outs[0]
-        target = None if by_input is None else merged(by_input)
-        if by_input is None or target is not None:
-            result = matmul(rows, w, out=target, **options)
-            by_input = result.reshape(x.shape) if by_input is None else by_input
-        else:
-            matmul(g, w, out=by_input, **options)
-    if is_needed[1]:
-        by_weight = matmul(rows.T, as_rows(x, place), out=outs[1], **options)
-    if is_needed[2]:
-        by_bias = summed(rows, axis=0, out=outs[2], **place)
+    names = {"x": "grad_output", "a": "grad_output", "b": "weight"}
+    try:
+        rows = as_rows(g, place)
+        if is_needed[0]:
+            by_input = outs[0]
+            target = None if by_input is None else merged(by_input)
+            if by_input is None or target is not None:
+                result = matmul(rows, w, out=target, **options)
+                by_input = result.reshape(x.shape) if by_input is None else by_input
+            else:
+                matmul(g, w, out=by_input, **options)
+        if is_needed[1]:
+            names = {"x": "input", "a": "grad_output", "b": "input"}
+            by_weight = matmul(rows.T, as_rows(x, place), out=outs[1], **options)
+        if is_needed[2]:
+            names = {"x": "grad_output"}
+            by_bias = summed(rows, axis=0, out=outs[2], **place)
+    except ArraysError as error:
+        raise error.renamed(names) from None
     return by_input, by_weight, by_bias
 
 

@@ -28,8 +28,9 @@ def computed(
     x = floating(input, "input")
     numbers, dtype = _numbers(options, x.dtype)
     return elementwise_like(
-        expression, {"x": x}, numbers, out, dtype, engine=engine, queue=queue, wait_for=wait_for
-    )
+        expression, {"x": x}, numbers, out, dtype, names={"x": "input"},
+        engine=engine, queue=queue, wait_for=wait_for,
+    )  # fmt: skip
 
 
 def gradient(
@@ -51,7 +52,7 @@ def gradient(
         )
     numbers, dtype = _numbers(options, x.dtype)
     return elementwise_like(
-        expression, {"x": x, "g": g}, numbers, out, dtype,
+        expression, {"x": x, "g": g}, numbers, out, dtype, names={"x": name, "g": "grad_output"},
         engine=engine, queue=queue, wait_for=wait_for,
     )  # fmt: skip
 

@@ -8,7 +8,7 @@ from typing import Any
 import pyopencl as cl
 
 from portable_gpu.arguments import whole
-from portable_gpu.errors import ArgumentError, ShapeError
+from portable_gpu.errors import ArgumentError, ArraysError, ShapeError
 from portable_gpu.ops.elementwise import elementwise
 from portable_gpu.ops.result import check_out
 from portable_gpu.runtime.engine import Engine
@@ -151,7 +151,7 @@ def _shuffled(
     n = len(batch)
     moved = source.transpose((*range(n), n, n + 3, n + 1, n + 4, n + 2))
     shape = (*batch, out_channels, height * r, width * r)
-    return _copied(x, moved, shape, (1, 2, 2), out, engine, queue, wait_for)
+    return _copied((x, array[1]), moved, shape, (1, 2, 2), out, engine, queue, wait_for)
 
 
 def _unshuffled(
@@ -173,7 +173,7 @@ def _unshuffled(
     n = len(batch)
     moved = source.transpose((*range(n), n, n + 2, n + 4, n + 1, n + 3))
     shape = (*batch, channels * r * r, height // r, width // r)
-    return _copied(x, moved, shape, (3, 1, 1), out, engine, queue, wait_for)
+    return _copied((x, array[1]), moved, shape, (3, 1, 1), out, engine, queue, wait_for)
 
 
 def _checked(value: Any, name: str, factor: Any, factor_name: str) -> tuple[Any, int]:
@@ -188,7 +188,7 @@ def _checked(value: Any, name: str, factor: Any, factor_name: str) -> tuple[Any,
 
 
 def _copied(
-    x: Any,
+    array: tuple[Any, str],
     moved: Any,
     shape: tuple[int, ...],
     split: tuple[int, int, int],
@@ -200,22 +200,26 @@ def _copied(
     """Copy a view to a result of another shape.
 
     Args:
-        x: The input; the result has the same order of axes in memory.
+        array: The input and its name; the result has the same order of axes in memory.
         moved: A view of the input.  Its axes, some of them joined, are those of the result.
         shape: The shape of the result.
         split: The numbers of axes of the view that are joined to each of the last three axes of the
             result.
         out, engine, queue, wait_for: As in the public functions.
     """
+    x, name = array
     check_out(out, shape, x.dtype, x)
     parts = [1] * (len(shape) - 3) + list(split)
     starts = [sum(parts[:axis]) for axis in range(len(parts))]
     order = sorted(range(x.ndim), key=lambda axis: -abs(x.strides[axis]))
     axes = [starts[axis] + k for axis in order for k in range(parts[axis])]
     place: dict[str, Any] = {"engine": engine, "queue": queue, "wait_for": wait_for}
-    if out is not None:
-        elementwise("x", x=moved, out=out.reshape(moved.shape), **place)
-        return out
-    copy = elementwise("x", x=moved.transpose(axes), **place)
+    try:
+        if out is not None:
+            elementwise("x", x=moved, out=out.reshape(moved.shape), **place)
+            return out
+        copy = elementwise("x", x=moved.transpose(axes), **place)
+    except ArraysError as error:
+        raise error.renamed({"x": name}) from None
     back = sorted(range(x.ndim), key=order.__getitem__)
     return copy.reshape([shape[axis] for axis in order]).transpose(back)

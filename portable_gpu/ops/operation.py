@@ -11,7 +11,7 @@ one call of it::
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import is_
 from typing import Any, NamedTuple
@@ -28,12 +28,12 @@ from portable_gpu.errors import (
     PortableGPUError,
     reraise_of_signal,
 )
-from portable_gpu.runtime.array import Array
+from portable_gpu.runtime.array import DEVICE_KINDS, Array
 from portable_gpu.runtime.call import Call
 from portable_gpu.runtime.engine import Engine
-from portable_gpu.runtime.place import Planning, events_of
+from portable_gpu.runtime.place import Planning, check_place, events_of
 from portable_gpu.runtime.plan import Plan
-from portable_gpu.runtime.registry import STATE, direct_calls, known_home
+from portable_gpu.runtime.registry import STATE, check_contexts, direct_calls, known_home
 from portable_gpu.runtime.repeat import Key, remember, signature
 from portable_gpu.runtime.report import NO_VALUES, KernelReport, ReportSpec, reports_of
 from portable_gpu.runtime.views import Shape, View, check_no_overlap
@@ -300,16 +300,35 @@ def complete(
     return tuple(returned) if invocation.more else returned[0]
 
 
+def check_one_context(
+    arrays: Mapping[str, Any], engine: Any, queue: cl.CommandQueue | None
+) -> None:
+    """Check the arrays of a function that makes several calls, before the first one.
+
+    Args:
+        arrays: The arrays, or other values, by their names.
+        engine, queue: The arguments of the function.
+
+    Raises:
+        ContextMismatchError: They are of different contexts.
+    """
+    on_device = [value for value in arrays.values() if isinstance(value, DEVICE_KINDS)]
+    check_place(engine, queue)
+    try:
+        check_contexts(on_device, engine, queue)
+    except ContextMismatchError as error:
+        raise _named(error, tuple(arrays.values()), tuple(arrays)) from None
+
+
 def _named(
     error: ContextMismatchError, arrays: Sequence[Any], names: Sequence[str]
 ) -> ContextMismatchError:
     """The error with the names of the device arrays."""
     on_devices = [
-        name
-        for array, name in zip(arrays, names, strict=True)
-        if array is not None and not isinstance(array, np.ndarray)
+        name for array, name in zip(arrays, names, strict=True) if isinstance(array, DEVICE_KINDS)
     ]
-    return ContextMismatchError(f"{', '.join(on_devices)}: {error}")
+    places = ", ".join("{}" for _ in on_devices)
+    return ContextMismatchError(f"{places}: {error}", *on_devices)
 
 
 def _outs(invocation: Invocation, count: int) -> tuple[Any, ...]:

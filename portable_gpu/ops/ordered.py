@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyopencl as cl
 
-from portable_gpu.errors import ShapeError
+from portable_gpu.errors import ArraysError, ShapeError
 from portable_gpu.ops.elementwise.api import evaluate
 from portable_gpu.ops.operation import CallArguments, Invocation, Operation
 from portable_gpu.runtime.array import DEVICE_KINDS
@@ -122,13 +122,15 @@ def elementwise_like(
     out: Any,
     dtype: np.dtype[Any] | None = None,
     *,
+    names: Mapping[str, str] | None = None,
     engine: Engine | None = None,
     queue: cl.CommandQueue | None = None,
     wait_for: Sequence[cl.Event] | None = None,
 ) -> Any:
     """Compute an expression; a fresh result has the shape and the order of axes of the first array.
 
-    Other arrays broadcast to that shape, and have as many axes or none.
+    Other arrays broadcast to that shape, and have as many axes or none.  Errors have the ``names``
+    of arrays, by those in the expression.
 
     Raises:
         ShapeError: ``out`` has another shape.
@@ -142,9 +144,12 @@ def elementwise_like(
         axes = len(order)
         arrays = {n: permuted(x, order) if x.ndim == axes else x for n, x in arrays.items()}
     inputs = {**arrays, **numbers} if numbers else arrays
-    result = evaluate(
-        expression, inputs, dtype=dtype, out=out, engine=engine, queue=queue, wait_for=wait_for
-    )
+    try:
+        result = evaluate(
+            expression, inputs, dtype=dtype, out=out, engine=engine, queue=queue, wait_for=wait_for
+        )
+    except ArraysError as error:
+        raise error.renamed(names or {}) from None
     return result if order is None else permuted(result, inverse(order))
 
 

@@ -75,16 +75,28 @@ def state_for(
     chosen = queue_for(arrays, queue)
     if chosen is None and engine is None and not arrays:
         return _default_state()
+    context = check_contexts(arrays, engine, chosen)
+    if engine is not None:
+        return engine.state(chosen)
+    return _state_of_context(context) if chosen is None else _state_of_queue(chosen)
+
+
+def check_contexts(
+    arrays: Sequence[Any], engine: Engine | None, queue: cl.CommandQueue | None
+) -> cl.Context | None:
+    """Return the common context of device arrays, which ``engine`` and ``queue`` share.
+
+    Raises:
+        ContextMismatchError: They are of different contexts.
+    """
     context = context_of(arrays)
     if engine is not None and context is not None and engine.context != context:
         raise ContextMismatchError("an array is of another OpenCL context than engine=")
-    if chosen is not None and context is not None and chosen.context != context:
+    if queue is not None and context is not None and queue.context != context:
         raise ContextMismatchError("queue= is of another OpenCL context than the arrays")
-    if engine is not None:
-        if chosen is not None and chosen.context != engine.context:
-            raise ContextMismatchError("queue= is of another OpenCL context than engine=")
-        return engine.state(chosen)
-    return _state_of_context(context) if chosen is None else _state_of_queue(chosen)
+    if engine is not None and queue is not None and queue.context != engine.context:
+        raise ContextMismatchError("queue= is of another OpenCL context than engine=")
+    return context
 
 
 def queue_for(arrays: Sequence[Any], queue: cl.CommandQueue | None) -> cl.CommandQueue | None:

@@ -314,9 +314,8 @@ def check_no_overlap(out: Any, out_name: str, inputs: Sequence[tuple[Any, str]])
     """Raise OverlapError if ``out`` shares memory with any of ``inputs`` (array, name)."""
     position = overlap(out, [array for array, _ in inputs])
     if position:
-        raise OverlapError(
-            f"{out_name} shares memory with {inputs[position - 1][1]}; pass a separate array"
-        )
+        name = inputs[position - 1][1]
+        raise OverlapError("{} shares memory with {}; pass a separate array", out_name, name)
 
 
 def overlap(out: Any, arrays: Sequence[Any]) -> int:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import importlib.util
+import inspect
+import re
 import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyopencl as cl
 import pytest
 
 import portable_gpu as pg
-from portable_gpu.errors import BuildError, PortableGPUError
+from portable_gpu.errors import BuildError, ContextMismatchError, PortableGPUError
 from portable_gpu.runtime.engine import Engine
 
 TOOL = Path(__file__).parents[2] / "tools" / "wrong_arguments.py"
@@ -173,11 +176,65 @@ def test_messages_of_layers_name_the_argument(engine: Engine) -> None:
         (lambda: nn.clip_grad_norm_([parameter], 1, {}), "norm_type is"),
         (lambda: nn.SGD(3), "params is 3|element of params"),
         (lambda: nn.GroupNorm(1, 10**400), "num_channels is"),
+        (lambda: nn.linear(four, 2 * four, out=four), "out shares memory with input"),
+        (
+            lambda: nn.linear_backward(four, four, four, out=(None, four, None)),
+            "out shares memory with grad_output",
+        ),
+        (lambda: nn.relu(four[1:], out=four[:-1]), "out shares memory with input"),
+        (lambda: nn.conv2d_bias(x, out=x[0, :, 0, 0]), "out shares memory with grad_output"),
+        (
+            lambda: nn.batch_norm(x.astype("f2"), *np.ones((2, 2), "f2")),
+            "running_mean is float16; expected float32 with",
+        ),
         (lambda: nn.LayerNorm(4, elementwise_affine="no"), "elementwise_affine is 'no'"),
     )
     for call, message in wrong:
         with pytest.raises(PortableGPUError, match=message):
             call()
+
+
+#: Functions whose argument ``input`` is an array for its shape alone.
+BY_SHAPE = re.compile(r"nn\.(adaptive_)?(avg|max)_pool\dd_backward|nn\.interpolate_backward")
+
+
+@pytest.mark.parametrize("others_on_device", [False, True])
+def test_arrays_of_two_contexts_are_named(
+    tool: Any, engine: Engine, others_on_device: bool
+) -> None:
+    """By the names of the arguments of the function that was called, and by no others."""
+    context = cl.Context([engine.device])  # Intel's queues do not keep theirs
+    foreign, count = cl.CommandQueue(context), 0
+    for item in tool.layers():
+        if inspect.isclass(item.function) or "engine" not in item.parameters:
+            continue
+        arrays = {n: x for n, x in item.right.items() if isinstance(x, np.ndarray) and x.ndim}
+        if BY_SHAPE.match(item.name):
+            arrays.pop("input")
+        for name, values in arrays.items():
+            arguments = {n: x.copy() if n in arrays else x for n, x in item.right.items()}
+            if others_on_device:
+                arguments |= {n: pg.asarray(x, engine=engine) for n, x in arrays.items()}
+            arguments[name] = pg.asarray(values, queue=foreign)
+            if "running_mean" in arrays and not others_on_device:  # all of them are in one place
+                continue
+            if len(arrays) == 1 and others_on_device:
+                continue
+            with pytest.raises(ContextMismatchError) as caught:
+                item.function(**arguments, **({} if others_on_device else {"engine": engine}))
+            named = str(caught.value).split(":")[0].split(", ")
+            assert name in named, (item.name, str(caught.value))
+            assert set(named) <= set(item.parameters), (item.name, str(caught.value))
+            count += 1
+    assert count > 50
+
+
+def test_products_of_arrays_of_two_contexts(engine: Engine) -> None:
+    """Each gradient of a linear layer reads two of three arrays, which go together alone."""
+    context, x = cl.Context([engine.device]), np.eye(4, dtype=np.float32)
+    foreign = pg.asarray(x, queue=cl.CommandQueue(context))
+    with pytest.raises(ContextMismatchError, match=r"^input, weight: "):
+        pg.nn.linear_backward(x, foreign, pg.asarray(x, engine=engine))
 
 
 def test_what_does_not_compile_in_an_epilogue(engine: Engine) -> None:

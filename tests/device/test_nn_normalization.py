@@ -6,6 +6,7 @@ import random
 from typing import Any
 
 import numpy as np
+import pyopencl as cl
 import pyopencl.array as cla
 import pytest
 from layers.normalization import EPS, Reference
@@ -13,6 +14,7 @@ from layers.normalization import EPS, Reference
 import portable_gpu as pg
 from portable_gpu.errors import (
     ArgumentError,
+    ContextMismatchError,
     DeviceMemoryError,
     DTypeError,
     OverlapError,
@@ -123,6 +125,15 @@ def test_batches_by_running_statistics_in_place(engine: Engine) -> None:
         pg.nn.batch_norm(x, statistics[0], memory[300:306], out=memory[240:480].reshape(x.shape))
 
 
+def test_batches_by_running_statistics_of_another_byte_order(engine: Engine) -> None:
+    arrays = [np.float32(RNG.random((3, 4, 5))), *np.float32(RNG.random((4, 4)) + 0.5)]
+    want = pg.nn.batch_norm(*arrays, engine=engine)
+    for number, array in enumerate(arrays):
+        inputs: list[Any] = [*arrays]
+        inputs[number] = array.astype(array.dtype.newbyteorder())
+        np.testing.assert_array_equal(pg.nn.batch_norm(*inputs, engine=engine), want)
+
+
 @pytest.mark.path
 @pytest.mark.parametrize("dtype", [np.float32, np.float16])
 def test_groups_and_batches(engine: Engine, dtype: type) -> None:
@@ -231,6 +242,15 @@ def test_running_statistics_of_instances_change_together(
     with pytest.raises(DeviceMemoryError):
         pg.nn.instance_norm(x, mean, var, **on)
     np.testing.assert_array_equal(memory, 1)
+    monkeypatch.undo()
+    mine, other = cl.CommandQueue(engine.context), cl.CommandQueue(cl.Context([engine.device]))
+    x_on_device, mean, var = (
+        pg.asarray(values, queue=queue)
+        for values, queue in ((x, mine), (memory[:4], mine), (memory[4:8], other))
+    )
+    with pytest.raises(ContextMismatchError, match=r"running_mean, running_var: .* two OpenCL"):
+        pg.nn.instance_norm(x_on_device, mean, var)
+    np.testing.assert_array_equal(mean.get(), 1)
 
 
 @pytest.mark.path

@@ -8,7 +8,7 @@ from typing import Any
 import pyopencl as cl
 
 from portable_gpu.codegen.epilogue import Epilogue
-from portable_gpu.errors import ShapeError
+from portable_gpu.errors import ArraysError, ShapeError
 from portable_gpu.ops.conv.api import convolve
 from portable_gpu.ops.conv.shapes import Options
 from portable_gpu.ops.reduce.api import sum as sum_along
@@ -262,7 +262,11 @@ class Convolution:
                 f"{axes + 1} without batch"
             )
         summed = (*range(grad.ndim - axes - 1), *range(grad.ndim - axes, grad.ndim))
-        return sum_along(grad, axis=summed, out=out, engine=engine, queue=queue, wait_for=wait_for)
+        place: dict[str, Any] = {"engine": engine, "queue": queue, "wait_for": wait_for}
+        try:
+            return sum_along(grad, axis=summed, out=out, **place)
+        except ArraysError as error:
+            raise error.renamed({"x": "grad_output"}) from None
 
 
 def present(*arrays: Any) -> tuple[Any, ...]:

@@ -345,10 +345,10 @@ def updated_inputs(out: Any, arrays: dict[str, Any]) -> list[str]:
     others = {name: array for name, array in arrays.items() if name not in updated}
     shared = overlap(out, list(others.values()))
     if shared:
-        name = list(others)[shared - 1]
         raise OverlapError(
-            f"out shares memory with {name}, and is not the same array; pass {name} itself, or a "
-            "separate array"
+            "out shares memory with {0}, and is not the same array; pass {0} itself, or a separate "
+            "array",
+            list(others)[shared - 1],
         )
     return updated
 

@@ -15,13 +15,14 @@ from portable_gpu.errors import (
     ArgumentError,
     ArgumentTypeError,
     ArrayIndexError,
+    ArraysError,
     DTypeError,
     ShapeError,
 )
 from portable_gpu.ops.elementwise import elementwise
 from portable_gpu.ops.embedding.plan import EmbeddingProblem, Norm, variants
 from portable_gpu.ops.floats import floating
-from portable_gpu.ops.operation import CallArguments, Invocation, Operation
+from portable_gpu.ops.operation import CallArguments, Invocation, Operation, check_one_context
 from portable_gpu.ops.result import check_out, stored
 from portable_gpu.ops.variant import bind_best
 from portable_gpu.runtime.array import DEVICE_KINDS
@@ -89,9 +90,10 @@ def embedding(
     wait_for = events_of(wait_for)
     place: dict[str, Any] = {"engine": engine, "queue": queue, "wait_for": wait_for}
     limit = _limits(max_norm, norm_type, weight)
-    if limit is not None:
+    if limit is not None:  # which changes the weight before rows are gathered
         check_no_overlap(out, "out", [(indices, "input"), (matrix, "weight")])
-    indices = _flat(_integers(indices, "input"), indices.size, place)
+        check_one_context({"input": indices, "weight": matrix, "out": out}, engine, queue)
+    indices = _flat(_integers(indices, "input"), "input", indices.size, place)
     if limit is not None and matrix.size and indices.size:
         norm, *numbers = limit
         _LIMIT.call((indices,), (norm,), matrix, tuple(numbers), engine, queue, wait_for)
@@ -152,8 +154,8 @@ def embedding_backward(
     shape = rows, grad.shape[-1]
     check_out(out, shape, grad.dtype, grad, given)
     place: dict[str, Any] = {"engine": engine, "queue": queue, "wait_for": wait_for}
-    flat = _flat(_integers(given, "indices"), given.size, place)
-    matrix = _flat(grad, given.size, place, grad.shape[-1])
+    flat = _flat(_integers(given, "indices"), "indices", given.size, place)
+    matrix = _flat(grad, "grad_output", given.size, place, grad.shape[-1])
     arrays, options = (flat, matrix), (rows, flag(scale_grad_by_freq, "scale_grad_by_freq"))
     target = _target(out, shape)
     result = _SUM.call(arrays, options, target, (padding,), engine, queue, wait_for)
@@ -206,10 +208,15 @@ def _target(out: Any, shape: tuple[int, int]) -> Any:
     return None if out is None or not _is_plain(out) else out.reshape(shape)
 
 
-def _flat(array: Any, count: int, place: dict[str, Any], columns: int | None = None) -> Any:
+def _flat(
+    array: Any, name: str, count: int, place: dict[str, Any], columns: int | None = None
+) -> Any:
     """The array in C order, as a vector or a matrix: a copy if it has another order."""
     if not _is_plain(array):
-        array = elementwise("x", x=array, **place)
+        try:
+            array = elementwise("x", x=array, **place)
+        except ArraysError as error:
+            raise error.renamed({"x": name}) from None
     return array.reshape(count if columns is None else (count, columns))
 
 

@@ -66,7 +66,8 @@ def parameter(
     array = floating(value, name)
     if array.shape != shape:
         raise ShapeError(f"{name} has shape {array.shape}; expected {shape} with {decided_by}")
-    wide = statistics_dtype(dtype)
-    if array.dtype not in (dtype, wide):
-        raise DTypeError(f"{name} is {array.dtype}; expected {wide} with an input of {dtype}")
+    accepted = dict.fromkeys((dtype, statistics_dtype(dtype)))
+    if array.dtype not in accepted:
+        expected = " or ".join(str(one) for one in accepted)
+        raise DTypeError(f"{name} is {array.dtype}; expected {expected} with this input")
     return array

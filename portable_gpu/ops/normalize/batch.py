@@ -12,7 +12,7 @@ import pyopencl as cl
 
 from portable_gpu.arguments import finite, flag
 from portable_gpu.dtypes import element
-from portable_gpu.errors import ArgumentError, ShapeError
+from portable_gpu.errors import ArgumentError, ArraysError, ShapeError
 from portable_gpu.ops.elementwise import elementwise
 from portable_gpu.ops.elementwise.api import updated_inputs
 from portable_gpu.ops.elementwise.problem import ElementwiseProblem
@@ -22,7 +22,7 @@ from portable_gpu.ops.normalize.arguments import parameter
 from portable_gpu.ops.normalize.functions import group_norm, native_group_norm
 from portable_gpu.ops.normalize.invoke import flop_of
 from portable_gpu.ops.normalize.norms import Place, backward, batch_geometry, forward, place_of
-from portable_gpu.ops.operation import CallArguments, Invocation
+from portable_gpu.ops.operation import CallArguments, Invocation, check_one_context
 from portable_gpu.ops.ordered import OrderedOperation
 from portable_gpu.ops.reduce import mean as averaged
 from portable_gpu.ops.reduce import var
@@ -101,6 +101,9 @@ def tracked_instance_norm(
     x = _with_channels(input)
     _both(running_mean, running_var)
     count, channels, wide = prod(x.shape[2:]), (x.shape[1],), statistics_dtype(x.dtype)
+    named = {"input": x, "running_mean": running_mean, "running_var": running_var}
+    named |= {"weight": weight, "bias": bias, "out": out}
+    check_one_context(named, place.get("engine"), place.get("queue"))
     if running_mean is not None:
         others = [(x, "input"), (weight, "weight"), (bias, "bias"), (out, "out")]
         for name, value in (("running_mean", running_mean), ("running_var", running_var)):
@@ -296,10 +299,14 @@ def batch_norm_backward(
         )
         finite(eps, "eps")
         rstd = elementwise("1 / sqrt(v + eps)", v=variance, eps=eps, **place)
-    return backward(
-        "batch_norm", (grad_output, input), None, {"mean": mean, "rstd": rstd}, weight, bias, out,
-        place, is_fixed=not is_training,
-    )  # fmt: skip
+    try:
+        return backward(
+            "batch_norm", (grad_output, input), None, {"mean": mean, "rstd": rstd}, weight, bias,
+            out, place, is_fixed=not is_training,
+        )  # fmt: skip
+    except ArraysError as error:
+        names = ("save_mean", "save_invstd") if is_training else ("running_mean", "running_var")
+        raise error.renamed(dict(zip(("mean", "rstd"), names, strict=True))) from None
 
 
 def _check_eps(eps: Any, training: bool) -> None:
@@ -372,7 +379,7 @@ def _normalise_by_running(arguments: CallArguments) -> Invocation:
         ])  # fmt: skip
 
     return Invocation(
-        inputs=tuple(by_name.values()),
+        inputs=tuple(operands.values()),
         names=tuple(by_name),
         shape=shape,
         dtype=dtype,

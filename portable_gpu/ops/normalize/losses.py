@@ -163,6 +163,10 @@ def nll_loss_backward(
     return GRADIENT.call(arrays, options, out, (), engine, queue, wait_for)
 
 
+#: The names of arrays in messages, by those in expressions.
+_NAMES = {"x": "input", "y": "target", "g": "grad_output"}
+
+
 def mse_loss(
     input: Any,
     target: Any,
@@ -195,7 +199,7 @@ def mse_loss(
         x, y = floating(input, "input"), floating(target, "target")
         like(y, "target", x, "input")
         return elementwise_like(
-            "(x - y) * (x - y)", {"x": x, "y": y}, {}, out,
+            "(x - y) * (x - y)", {"x": x, "y": y}, {}, out, names=_NAMES,
             engine=engine, queue=queue, wait_for=wait_for,
         )  # fmt: skip
     return SQUARES.call((input, target), (reduction,), out, (), engine, queue, wait_for)
@@ -243,5 +247,5 @@ def mse_loss_backward(
     scale = statistics_dtype(x.dtype).type(2.0 / max(1, x.size) if reduction == "mean" else 2.0)
     return elementwise_like(
         "(x - y) * g * k", {"x": x, "y": y, "g": g}, {"k": scale}, out, dtype=x.dtype,
-        engine=engine, queue=queue, wait_for=wait_for,
+        names=_NAMES, engine=engine, queue=queue, wait_for=wait_for,
     )  # fmt: skip

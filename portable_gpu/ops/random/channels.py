@@ -10,6 +10,7 @@ import pyopencl as cl
 
 from portable_gpu.errors import ShapeError
 from portable_gpu.ops.floats import floating, statistics_dtype
+from portable_gpu.ops.operation import check_one_context
 from portable_gpu.ops.ordered import elementwise_like
 from portable_gpu.ops.random.api import dropout
 from portable_gpu.ops.result import check_out
@@ -112,6 +113,7 @@ class ChannelDropout:
                 f"needed, or {' and '.join(names)} before {fewer - len(names)}"
             )
         check_out(out, tuple(x.shape), x.dtype, x)
+        check_one_context({name: x, "out": out}, engine, queue)
         outer = x.shape[: 1 if axes != 2 and x.ndim == fewer else 2]
         ones: Any = np.ones((*outer, *(1,) * (x.ndim - len(outer))), statistics_dtype(x.dtype))
         place: dict[str, Any] = {"engine": engine, "queue": queue}
@@ -120,7 +122,7 @@ class ChannelDropout:
         factors = dropout(ones, p, training, seed=seed, offset=offset, **place)
         return elementwise_like(
             "x * f if f != 0 else 0", {"x": x, "f": factors}, {}, out, dtype=x.dtype,
-            wait_for=events_of(wait_for), **place,
+            names={"x": name}, wait_for=events_of(wait_for), **place,
         )  # fmt: skip
 
 

@@ -12,6 +12,7 @@ from portable_gpu.errors import ArgumentError
 from portable_gpu.ops.elementwise import elementwise
 from portable_gpu.ops.factors import plain_number
 from portable_gpu.ops.floats import statistics_dtype
+from portable_gpu.ops.operation import check_one_context
 from portable_gpu.ops.sampling.call import check_result, floating, spatial
 from portable_gpu.ops.sampling.pooling_calls import (
     WINDOW_POWERS,
@@ -76,6 +77,7 @@ class LpPooling:
         options = self._axes, window
         if p == 2:
             return WINDOW_POWERS[2].call((x,), options, out, engine, queue, wait_for)
+        check_one_context({"input": x, "out": out}, engine, queue)
         place: dict[str, Any] = {"engine": engine, "queue": queue}
         wide = statistics_dtype(x.dtype)  # neither exponents nor powers are rounded to 16 bits
         if p in WINDOW_POWERS and wide == x.dtype:
@@ -127,6 +129,8 @@ class LpPooling:
         rules = window_rules(x.shape, self._axes, window)
         check_result(g, "grad_output", rules, x.shape)
         check_result(y, "output", rules, x.shape)
+        arrays = {"grad_output": g, "input": x, "output": y, "out": out}
+        check_one_context(arrays, engine, queue)
         place: dict[str, Any] = {"engine": engine, "queue": queue, "wait_for": wait_for}
         by_norm, by_input = "g * pow(y, q)", "s * copysign(pow(fabs(x), r), x)"
         wide = statistics_dtype(x.dtype)
