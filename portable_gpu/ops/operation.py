@@ -172,6 +172,8 @@ class Operation:
                                 if flags.c_contiguous and flags.aligned:
                                     key = name, options, first.shape, first.dtype, x.shape, x.dtype
                                     direct = direct_calls().get(key)
+                            elif each := _direct_kinds(inputs):
+                                direct = direct_calls().get((name, options, *each))
                 except TypeError:  # an option that is not hashable, and will be refused
                     direct = None
                 # Not in a block that catches exceptions: a signal handler may raise any.
@@ -211,6 +213,19 @@ class Operation:
                 raise
 
         self.call = call
+
+
+def _direct_kinds(arrays: Sequence[Any]) -> list[Any] | None:
+    """Return shapes and dtypes, or ``None`` unless all are C-ordered, aligned arrays of NumPy."""
+    kinds: list[Any] = []
+    for array in arrays:
+        if type(array) is not np.ndarray:
+            return None
+        flags = array.flags
+        if not (flags.c_contiguous and flags.aligned):
+            return None
+        kinds += array.shape, array.dtype
+    return kinds
 
 
 def complete(

@@ -171,7 +171,7 @@ class Array:
                 asked += f"; the largest buffer of the device has {largest}"
             raise DeviceMemoryError(f"{asked}; it cannot be allocated: {error}") from error
 
-    def _at(self, place: Layout, dtype: np.dtype[Any] | None = None) -> Array:
+    def _at(self, place: tuple[int, Shape, Shape], dtype: np.dtype[Any] | None = None) -> Array:
         """Return a view of the same memory, with the same queue, events and reports."""
         view = object.__new__(type(self))
         view.queue, view.context = self.queue, self.context
@@ -461,7 +461,7 @@ class Array:
     @property
     def T(self) -> Array:  # noqa: N802  # NumPy's name
         """A view with the axes in reverse order."""
-        return self._at(Layout(self.offset, self.shape[::-1], self.strides[::-1]))
+        return self._at((self.offset, self.shape[::-1], self.strides[::-1]))
 
     def transpose(self, *axes: Any) -> Array:
         """A view with permuted axes; reversed ones by default.
@@ -493,16 +493,16 @@ class Array:
             ShapeError: The shape has another number of elements.
             ArgumentError: ``order`` is not ``"C"`` or ``"F"``.
         """
-        if one_of(order, ("C", "F"), "order") == "F":
+        if order != "C" and one_of(order, ("C", "F"), "order") == "F":
             extents = shape[0] if len(shape) == 1 and isinstance(shape[0], (tuple, list)) else shape
             return self.T.reshape(tuple(extents)[::-1]).T
         requested = shape[0] if len(shape) == 1 and isinstance(shape[0], (tuple, list)) else shape
         new = layout.as_shape(requested, self.size)
         strides = layout.reshaped(self.shape, self.strides, new, self.dtype.itemsize)
         if strides is not None:
-            return self._at(Layout(self.offset, new, strides))
+            return self._at((self.offset, new, strides))
         copy = self.copy()
-        return copy._at(Layout(0, new, layout.c_strides(new, self.dtype.itemsize)))
+        return copy._at((0, new, layout.c_strides(new, self.dtype.itemsize)))
 
     def ravel(self, order: str = "C") -> Array:
         """:meth:`reshape` to one axis."""

@@ -69,15 +69,15 @@ def direct_call(
 
     Returns:
         The function, which returns ``None`` for arrays that are read-only: they take the general
-        way.  It is ``None`` where the call needs much workspace, where it has other than one or two
-        arrays, where the device takes no host addresses, and on Python 3.10.
+        way.  It is ``None`` where the call needs much workspace, where the device takes no host
+        addresses, and on Python 3.10.
     """
-    if sys.version_info < (3, 11) or arrays not in (1, 2) or not state.engine.takes_host_pointers:
+    if sys.version_info < (3, 11) or not state.engine.takes_host_pointers:
         return None
     kernels = make()
     if kernels.workspaces or not kernels.launches:
         return None
-    is_simple = len(kernels.launches) == 1 and report is None
+    is_simple = arrays <= 2 and len(kernels.launches) == 1 and report is None
     if not is_simple or any(len(places) != 1 for places in kernels.places):
         return _of_several_launches(state, shape, dtype, kernels, make, report)
     grid, group = kernels.launches[0][0].sizes
@@ -180,7 +180,7 @@ def _of_several_launches(
     make: Callable[[], Kernels],
     report: ReportSpec | None,
 ) -> Callable[..., Any]:
-    """Return a repeated call of several launches, or with a report, as a function of its arrays.
+    """Return a repeated call of several launches or arrays, or with a report, as a function.
 
     There is at least one launch.  The queue is in order, so the event of the last one covers all.
     """

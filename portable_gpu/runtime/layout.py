@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from math import prod
 from operator import index
 from typing import Any, NamedTuple
@@ -142,21 +143,21 @@ def as_shape(shape: Sequence[Any], size: int) -> Shape:
         ShapeError: It has another number of elements.
     """
     try:
-        extents = [index(extent) for extent in shape]
+        extents = list(map(index, shape))
     except TypeError:
         raise ArgumentTypeError(
             f"the new shape is {shown(tuple(shape))}; it takes integers"
         ) from None
-    unknown = [axis for axis, extent in enumerate(extents) if extent == -1]
-    if len(unknown) == 1:
-        rest = prod(extent for extent in extents if extent != -1)
+    if extents.count(-1) == 1:
+        rest = -prod(extents)
         if rest > 0 and size % rest == 0:
-            extents[unknown[0]] = size // rest
-    if any(extent < 0 for extent in extents) or prod(extents) != size:
+            extents[extents.index(-1)] = size // rest
+    if min(extents, default=0) < 0 or prod(extents) != size:
         raise ShapeError(f"{size} elements do not fit the shape {tuple(extents)}")
     return tuple(extents)
 
 
+@lru_cache(maxsize=1024)
 def reshaped(shape: Shape, strides: Shape, new: Shape, itemsize: int) -> Shape | None:
     """The strides of the same elements in another shape, in C order; ``None`` if it takes a copy.
 

@@ -21,7 +21,7 @@ NO_MEMORY = Memory(0)
 #: because the pool takes 0.5 us: a transform of 1024 complex64 on PoCL takes 8.8 us, and 10.2 with
 #: pieces from the pool.  A queue remembers 4096 calls, so if each has two pieces, at most 128 MiB
 #: stay until calls are forgotten, and as many again where calls run on the calling thread.
-_KEPT = 16 << 10
+KEPT = 16 << 10
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,7 +134,7 @@ class Kernels:
                     self._staying.append(buffer)
         self.workspaces: list[tuple[int, _Places]] = []
         for workspace, argument_places in places.items():
-            if workspace.nbytes > _KEPT:
+            if workspace.nbytes > KEPT:
                 self.workspaces.append((workspace.nbytes, argument_places))
                 continue
             memory = state.engine.allocate(workspace.nbytes)

@@ -8,7 +8,7 @@ arguments set.  A later call sets only the arguments that differ: the buffers of
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pyopencl as cl
@@ -20,6 +20,8 @@ from portable_gpu.runtime.queue_state import QueueState
 from portable_gpu.runtime.recording import NO_MEMORY, Kernels, Recording
 from portable_gpu.runtime.report import KernelReport, reports_of
 from portable_gpu.runtime.views import MEMORY, Memory, extent, maker_like, memory_of, origin_of
+
+_K = TypeVar("_K", bound=Kernels)
 
 
 def have_equal_zeros(scalars: tuple[Any, ...]) -> bool:
@@ -167,7 +169,7 @@ class Replay:
             out.reports = reports_of(*operands)
         return out
 
-    def _refuse(self, kernels: Kernels, idle: list[Kernels]) -> None:
+    def _refuse(self, kernels: _K, idle: list[_K]) -> None:
         """Put kernel objects back, for a next call that looks for overlaps: this one may not."""
         kernels.memories[-1] = NO_MEMORY
         idle.append(kernels)

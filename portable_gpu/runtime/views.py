@@ -5,7 +5,6 @@ A view is a buffer, an offset, a shape and strides; offset and strides count ele
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -71,8 +70,10 @@ def memory_of(base: Any) -> Memory:
     memory: Memory | None = getattr(base, MEMORY, None)
     if memory is None:
         memory = Memory(base.size)
-        with contextlib.suppress(AttributeError):
+        try:  # noqa: SIM105  # contextlib.suppress takes longer than the rest
             setattr(base, MEMORY, memory)
+        except AttributeError:
+            pass
     return memory
 
 
@@ -389,6 +390,8 @@ def order_of_axes(x: Any) -> tuple[int, ...] | None:
     ``None`` as well for an array that repeats elements (stride 0), which has no order of its own,
     and for what is no array.  The place of an axis of extent 1 means nothing.
     """
+    if type(x) in _ARRAYS:  # their shapes are tuples
+        return _order_of(x.shape, x.strides)
     return _order_of(tuple(x.shape), tuple(x.strides)) if isinstance(x, _ARRAYS) else None
 
 

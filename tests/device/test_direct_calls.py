@@ -11,11 +11,12 @@ import pyopencl as cl
 import pytest
 
 import portable_gpu as pg
+from portable_gpu import nn
 from portable_gpu.runtime import registry
 from portable_gpu.runtime.host_arrays import new_host_array
 from portable_gpu.runtime.queue_state import QueueState
 
-#: Calls of one and of two arrays; with results of axes and of none; with several launches.
+#: Calls of one to three arrays; with results of axes and of none; with several launches.
 CALLS: dict[str, Callable[..., Any]] = {
     "sum": lambda x, y: pg.sum(x),
     "sum of rows": lambda x, y: pg.sum(x, axis=1),
@@ -23,6 +24,7 @@ CALLS: dict[str, Callable[..., Any]] = {
     "product": lambda x, y: pg.matmul(x, y),
     "expression": lambda x, y: pg.elementwise("a + 2 * b", a=x, b=y),
     "factor": lambda x, y: pg.linalg.cholesky(x),
+    "three arrays": lambda x, y: nn.layer_norm(x, 24, y[0], y[1]),
 }
 
 

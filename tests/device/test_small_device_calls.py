@@ -25,6 +25,8 @@ from portable_gpu.errors import (
 from portable_gpu.runtime import events, pocl_structures, registry, small_replay
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.events import marker
+from portable_gpu.runtime.queue_state import QueueState
+from portable_gpu.runtime.recording import KEPT
 from portable_gpu.runtime.replay import Replay
 from portable_gpu.runtime.small_replay import SmallReplay
 
@@ -450,10 +452,54 @@ def test_a_second_device_that_cannot_build(
     x, y, a, b = pair(new_engine)
     repeat(new_engine, 1, lambda: pg.matmul(a, b))
     with monkeypatch.context() as patch:
-        patch.setattr(small_replay, "Kernels", failing)
+        patch.setattr(small_replay, "_CallerKernels", failing)
         np.testing.assert_array_equal(repeat(new_engine, 1, lambda: pg.matmul(a, b)).get(), x @ y)
     repeat(new_engine, 2, lambda: pg.matmul(a, b))
     assert counts.take() == (0, 3)
+
+
+def test_memory_of_dropped_results(
+    new_engine: Engine, counts: Counts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A call takes it again, unless anything refers to it; only small pieces stay."""
+    x, y, a, b = pair(new_engine)
+    allocated: list[int] = []
+    allocate = QueueState.allocate
+
+    def counted(self: QueueState, nbytes: int) -> Any:
+        allocated.append(nbytes)
+        return allocate(self, nbytes)
+
+    monkeypatch.setattr(QueueState, "allocate", counted)
+
+    def difference(first: Any, second: Any) -> Any:
+        return repeat(new_engine, 1, lambda: pg.elementwise("p - q", p=first, q=second))
+
+    difference(a, b)
+    last = [difference(a, b), difference(b, a)]  # both pieces of memory are in use
+    allocated.clear()
+    for _ in range(3):
+        last[0] = last[1]
+        last[1] = difference(a, b)
+    assert not allocated
+    view = last[1][3:]
+    last.clear()
+    for _ in range(3):  # a view, a buffer and a list of results refer to their memory
+        last.append(difference(b, a))
+        buffer = last[-1].base_data
+        np.testing.assert_array_equal(view.get(), (x - y)[3:])
+    assert len({id(each.base_data) for each in last} | {id(view.base_data)}) == 4
+    del last
+    difference(a, b)
+    copy = np.empty_like(x)
+    cl.enqueue_copy(new_engine.queue, copy, buffer)
+    np.testing.assert_array_equal(copy, y - x)
+    large = on_device(new_engine, np.ones(KEPT // 4 + 1, np.float32))
+    repeat(new_engine, 2, lambda: nn.relu(large))
+    allocated.clear()
+    repeat(new_engine, 2, lambda: nn.relu(large))
+    assert allocated == [large.nbytes] * 2
+    assert not counts.enqueued
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, TypeError, cl.MemoryError])
