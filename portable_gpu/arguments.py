@@ -110,6 +110,8 @@ def real_number(value: Any, name: str) -> float:
         ArgumentTypeError: It is not a real number.
         ArgumentError: It is NaN, or no float can hold it.
     """
+    if type(value) is float and value == value:
+        return value
     if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
         raise ArgumentTypeError(f"{name} is {shown(value)}; expected a real number")
     try:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Literal, Protocol, get_args
 
 from portable_gpu.arguments import of_kind, one_of
@@ -25,6 +26,7 @@ from portable_gpu.errors import ArgumentError, ArgumentTypeError, DTypeError
 _TAKEN = re.compile(r"v|row|col|e\d*(_\w+)?|R|MUL|MAD|UPDATED|RESULT|EPILOGUE|scaled|\w+_t")
 Domain = Literal["any", "real", "floating"]
 Spread = Literal["row", "column", "matrix"]
+_SPREADS: tuple[str, ...] = get_args(Spread)
 
 
 @dataclass(frozen=True)
@@ -59,7 +61,7 @@ class Stage:
         check_label(self.name, "name")
         check_expression(self.expression, "expression")
         if self.spread is not None:
-            one_of(self.spread, get_args(Spread), "per")
+            one_of(self.spread, _SPREADS, "per")
         one_of(self.domain, get_args(Domain), "domain")
         for name in of_kind(self.operands, tuple, "operands"):
             if _TAKEN.fullmatch(check_name(name, "the name of an array")):
@@ -105,6 +107,10 @@ class Stage:
                 f"epilogue stage {self.name} takes {self.domain} values; "
                 f"the product is computed in {compute.value}"
             )
+
+
+#: Makes a stage of the library, or returns it again: its checks cost more than a small call.
+_known_stage = lru_cache(maxsize=64)(Stage)
 
 
 class Reader(Protocol):
@@ -224,27 +230,27 @@ class Epilogue:
 
     def relu(self) -> Epilogue:
         """``max(v, 0)``; NaN stays NaN."""
-        return self._then(Stage("relu", "v < 0 ? 0 : v", domain="real"))
+        return self._then(_known_stage("relu", "v < 0 ? 0 : v", domain="real"))
 
     def gelu(self) -> Epilogue:
         """``v * Phi(v)`` by the error function (Hendrycks & Gimpel, arXiv:1606.08415)."""
         expression = "R(0.5) * v * erfc(v * -R(0.70710678118654752440))"
-        return self._then(Stage("gelu", expression, domain="floating"))
+        return self._then(_known_stage("gelu", expression, domain="floating"))
 
     def gelu_tanh(self) -> Epilogue:
         """The tanh approximation of :meth:`gelu` (same source)."""
         inner = "R(0.79788456080286535588) * (v + R(0.044715) * v * v * v)"
-        return self._then(
-            Stage("gelu_tanh", f"R(0.5) * v * (R(1.0) + tanh({inner}))", domain="floating")
-        )
+        expression = f"R(0.5) * v * (R(1.0) + tanh({inner}))"
+        return self._then(_known_stage("gelu_tanh", expression, domain="floating"))
 
     def sigmoid(self) -> Epilogue:
         """``1 / (1 + exp(-v))``."""
-        return self._then(Stage("sigmoid", "R(1.0) / (R(1.0) + exp(-v))", domain="floating"))
+        expression = "R(1.0) / (R(1.0) + exp(-v))"
+        return self._then(_known_stage("sigmoid", expression, domain="floating"))
 
     def tanh(self) -> Epilogue:
         """``tanh(v)``."""
-        return self._then(Stage("tanh", "tanh(v)", domain="floating"))
+        return self._then(_known_stage("tanh", "tanh(v)", domain="floating"))
 
     def apply(
         self,
@@ -266,7 +272,7 @@ class Epilogue:
             ArgumentTypeError, ArgumentError: As :class:`Stage`; ``array`` and ``arrays`` are both
                 given.
         """
-        one_of(per, get_args(Spread), "per")
+        one_of(per, _SPREADS, "per")
         if arrays:
             if array is not None:
                 raise ArgumentError("array is given beside arrays by name; give all by name")
@@ -282,9 +288,12 @@ class Epilogue:
     def _reads(self, expression: str, array: Any, per: Spread, what: str) -> Epilogue:
         if array is None:
             raise ArgumentTypeError(f"{what}: array is None; expected an array")
-        one_of(per, get_args(Spread), "per")
+        one_of(per, _SPREADS, "per")
         name = what if per == "matrix" else f"{what} per {per}"
-        return self._then(Stage(name, expression, per), array)
+        return self._then(_known_stage(name, expression, per), array)
 
-    def _then(self, stage: Stage, *array: Any) -> Epilogue:
-        return Epilogue((*self.stages, stage), (*self.arrays, *array))
+    def _then(self, stage: Stage, *arrays: Any) -> Epilogue:
+        """Append a stage and the arrays that it reads, whose number fits."""
+        following = object.__new__(Epilogue)
+        following.__dict__.update(stages=(*self.stages, stage), arrays=(*self.arrays, *arrays))
+        return following

@@ -453,13 +453,8 @@ def gelu(
     Accuracy: relative to the exact result, (16 + x^2) eps of the type computed in (docs/nn.md):
         small results of negative x lose no digits by cancellation.
     """
-    forms = {
-        "none": _with_c(f"c * {_normal(_is_double(input))}", "max(x, -100)", ""),
-        "tanh": _with_c("c * (c < 0 ? E : 1) / (1 + E)", "max(x, -100)", f"c * {_SLOPE}"),
-    }
-    return computed(
-        forms[one_of(approximate, _FORMS, "approximate")], input, {}, out, engine, queue, wait_for
-    )
+    expression = _gelu(one_of(approximate, _FORMS, "approximate"), _is_double(input))
+    return computed(expression, input, {}, out, engine, queue, wait_for)
 
 
 @of_two
@@ -477,13 +472,7 @@ def gelu_backward(
 
     Arguments, result, errors, cost: see :func:`gelu` and :func:`relu_backward`.
     """
-    tangent = f"g * (((c < 0 ? E : 1) + c * {_D_SLOPE} * E / (1 + E)) / (1 + E))"
-    normal = f"{_normal(_is_double(input))} + c * 0.39894228040143267794 * exp(-0.5 * c * c)"
-    forms = {
-        "none": _with_c(f"g * ({normal})", _NEAR, ""),
-        "tanh": _with_c(tangent, _NEAR, f"c * {_SLOPE}"),
-    }
-    expression = forms[one_of(approximate, _FORMS, "approximate")]
+    expression = _d_gelu(one_of(approximate, _FORMS, "approximate"), _is_double(input))
     return gradient(expression, grad_output, input, {}, out, engine, queue, wait_for)
 
 
@@ -588,6 +577,23 @@ def _is_double(input: Any) -> bool:
 
 
 @cache
+def _gelu(form: str, is_double: bool) -> str:
+    """Return the expression of :func:`gelu` for arrays of float64, or of others."""
+    if form == "tanh":
+        return _with_c("c * (c < 0 ? E : 1) / (1 + E)", "max(x, -100)", f"c * {_SLOPE}")
+    return _with_c(f"c * {_normal(is_double)}", "max(x, -100)", "")
+
+
+@cache
+def _d_gelu(form: str, is_double: bool) -> str:
+    """Return the expression of the gradient of :func:`gelu`, as :func:`_gelu`."""
+    if form == "tanh":
+        tangent = f"g * (((c < 0 ? E : 1) + c * {_D_SLOPE} * E / (1 + E)) / (1 + E))"
+        return _with_c(tangent, _NEAR, f"c * {_SLOPE}")
+    normal = f"{_normal(is_double)} + c * 0.39894228040143267794 * exp(-0.5 * c * c)"
+    return _with_c(f"g * ({normal})", _NEAR, "")
+
+
 def _normal(is_double: bool) -> str:
     """Return the text of Phi(c): in float64 by erfc, else by a polynomial for Mills' ratio."""
     if is_double:

@@ -14,7 +14,7 @@ from portable_gpu.codegen.epilogue import Epilogue
 from portable_gpu.errors import ArgumentError, ArgumentTypeError, ArraysError, ShapeError
 from portable_gpu.ops.elementwise import elementwise
 from portable_gpu.ops.floats import floating
-from portable_gpu.ops.gemm import matmul
+from portable_gpu.ops.gemm import gemm, matmul
 from portable_gpu.ops.operation import check_one_context
 from portable_gpu.ops.reduce import sum as summed
 from portable_gpu.ops.result import check_out
@@ -22,6 +22,8 @@ from portable_gpu.runtime.array import Array
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.layout import reshaped
 from portable_gpu.typing import of_two
+
+_NOTHING = Epilogue()
 
 
 @of_two
@@ -70,26 +72,27 @@ def linear(
         raise ShapeError(
             f"input has shape {x.shape} and weight {w.shape}; expected (..., n) and (m, n)"
         )
-    following = Epilogue()
+    whole = epilogue
+    if epilogue is not None:
+        of_kind(epilogue, Epilogue, "epilogue", "a portable_gpu.Epilogue or None")
     if bias is not None:
         b = floating(bias, "bias")
         if b.shape != w.shape[:1]:
             raise ShapeError(f"bias has shape {b.shape}; expected {w.shape[:1]}")
-        following = following.bias(b)
-    whole = following
-    if epilogue is not None:
-        of_kind(epilogue, Epilogue, "epilogue", "a portable_gpu.Epilogue or None")
-        whole = Epilogue(following.stages + epilogue.stages, following.arrays + epilogue.arrays)
+        whole = _NOTHING.bias(b)
+        if epilogue is not None:
+            whole = Epilogue(whole.stages + epilogue.stages, whole.arrays + epilogue.arrays)
     shape = (*x.shape[:-1], w.shape[0])
     options: dict[str, Any] = {
-        "precision": precision, "epilogue": whole if whole.stages else None, "engine": engine,
-        "queue": queue, "wait_for": wait_for,
+        "precision": precision, "epilogue": whole if whole and whole.stages else None,
+        "engine": engine, "queue": queue, "wait_for": wait_for,
     }  # fmt: skip
     rows = merged(x)
     alone = epilogue is None or not epilogue.arrays  # arrays broadcast to the result's own shape
     try:
         if out is None and rows is not None and alone:
-            return matmul(rows, w.T, **options).reshape(shape)
+            result = gemm(rows, w, trans_b="T", **options)
+            return result if rows is x else result.reshape(shape)
         if x.ndim == 1:
             check_out(out, shape, x.dtype, x, w)
             result = matmul(x[None], w.T, out=None if out is None else out[None], **options)

@@ -39,7 +39,7 @@ class OrderedOperation:
             like: The index of the input.
         """
         self._like = like
-        self._operation = Operation(name, _in_order_of_axes(normalise))
+        self._call = Operation(name, _in_order_of_axes(normalise)).call
 
     def call(
         self,
@@ -47,28 +47,24 @@ class OrderedOperation:
         options: tuple[Any, ...],
         out: Any = None,
         scalars: tuple[Any, ...] = (),
-        *place: Any,
-        **places: Any,
+        engine: Engine | None = None,
+        queue: cl.CommandQueue | None = None,
+        wait_for: Sequence[cl.Event] | None = None,
     ) -> Any:
-        """Call it.
-
-        Args:
-            inputs, options, out, scalars: See :meth:`Operation.call`.
-            place, places: The engine, the queue and the events to wait for, by position or by name.
-        """
+        """Call it; the arguments are those of :meth:`Operation.call`."""
         out_of_first = out[0] if isinstance(out, tuple) and out else out
         order = None
         if out_of_first is None and len(inputs) > self._like:
             order = order_of_axes(inputs[self._like])
         if order is None:
-            return self._operation.call(inputs, (*options, None), out, scalars, *place, **places)
+            return self._call(inputs, (*options, None), out, scalars, engine, queue, wait_for)
         shape = inputs[self._like].shape
         indices = tuple(
             [k for k, x in enumerate(inputs) if isinstance(x, _ARRAYS) and x.shape == shape]
         )
-        result = self._operation.call(
+        result = self._call(
             _transposed(inputs, indices, order),
-            (*options, (order, indices)), out, scalars, *place, **places,
+            (*options, (order, indices)), out, scalars, engine, queue, wait_for,
         )  # fmt: skip
         back = inverse(order)
         if isinstance(result, tuple):

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import pyopencl as cl
 
-from portable_gpu.arguments import of_kind
+from portable_gpu.arguments import hashable, of_kind
 from portable_gpu.codegen.epilogue import Epilogue, Stage
 from portable_gpu.dtypes import Element, element, is_float16_like, requested_precision
 from portable_gpu.errors import ArgumentError, DTypeError, ShapeError
@@ -150,7 +150,7 @@ def _asked(
         options.stride, options.padding, options.dilation, options.groups, size, precision, algo,
         workspace_limit, stages, len(inputs) > 2, last,
     )  # fmt: skip
-    return tuple([tuple(value) if isinstance(value, list) else value for value in asked])
+    return tuple(map(hashable, asked)) if list in map(type, asked) else asked
 
 
 def _channels_last(x: Any, rank: int) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from portable_gpu.arguments import integers, shown, whole
 from portable_gpu.errors import ArgumentError, ArgumentTypeError, ShapeError, reraise_of_signal
@@ -37,8 +37,7 @@ class ConvExtents:
     before: Triple
 
 
-@dataclass(frozen=True)
-class Options:
+class Options(NamedTuple):
     """The options of a convolution, as the caller gives them.
 
     Attributes:

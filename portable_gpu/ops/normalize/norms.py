@@ -211,9 +211,11 @@ def forward(
 
     Without statistics, neither wanted nor running, it is the result alone.
     """
-    by_name = {"weight": weight, "bias": bias}
-    names = tuple(name for name, array in by_name.items() if array is not None)
-    arrays = (input, *(by_name[name] for name in names))
+    names: tuple[str, ...] = ()
+    arrays: tuple[Any, ...] = (input,)
+    for name, array in (("weight", weight), ("bias", bias)):
+        if array is not None:
+            names, arrays = (*names, name), (*arrays, array)
     options = (kind, hashable(argument), eps, names, with_statistics)
     scalars = () if momentum is None else (finite(momentum, "momentum"),)
     return _FORWARD.call(arrays, options, out, scalars, **place)
