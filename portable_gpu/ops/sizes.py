@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import random
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
-from math import exp, log
+from math import exp, log, prod
 
 from portable_gpu.errors import ArgumentError
+from portable_gpu.runtime.views import Shape
 
 #: What the command's help says.
 SYNTAX = (
@@ -76,6 +78,21 @@ def _extent(text: str) -> int:
     return int(int(base) ** int(power or 1))
 
 
+#: Limits of the extents of random matrices, and of their elements by whether the device is a CPU.
+MATRIX = ((1 << 18, 1),) * 2
+MOST_ELEMENTS = {True: 1 << 23, False: 1 << 26}
+
+
 def random_extent(rng: random.Random, maximum: int, minimum: int = 1) -> int:
     """Draw an integer from ``minimum`` to ``maximum``, uniformly on a logarithmic scale."""
     return int(exp(rng.uniform(log(minimum), log(maximum + 1))))
+
+
+def random_extents(
+    rng: random.Random, limits: Sequence[tuple[int, int]], max_elements: int
+) -> Shape:
+    """Draw extents within limits, the largest and the smallest, until the array is small enough."""
+    while True:
+        extents = tuple([random_extent(rng, *limit) for limit in limits])
+        if prod(extents) <= max_elements:
+            return extents

@@ -37,8 +37,8 @@ from portable_gpu.cli import main
 from portable_gpu.errors import PortableGPUError
 from portable_gpu.ops.case import Case
 from portable_gpu.ops.family import RandomSizes
-from portable_gpu.ops.fft.commands import contested
-from portable_gpu.ops.gemm.commands import random_sizes
+from portable_gpu.ops.fft.commands import cases as fft_cases
+from portable_gpu.ops.gemm.commands import cases as gemm_cases
 from portable_gpu.ops.sizes import Size, parse_sizes
 from portable_gpu.runtime.engine import Engine
 
@@ -374,9 +374,9 @@ def test_dispatch(
 ) -> None:
     compile_fast(monkeypatch, engine)
     monkeypatch.setattr(dispatch, "FAULT", fault)
-    monkeypatch.setattr(random_sizes, "LARGEST", 40)
+    monkeypatch.setattr(gemm_cases, "LARGEST", 40)
     short = RandomSizes("short", (), lambda rng, _: Size((rng.randint(8, 40),), 3))
-    monkeypatch.setattr(contested, "COMPLEX", [short])
+    monkeypatch.setattr(fft_cases, "COMPLEX", [short])
     report = tmp_path / "dispatch.json"
     arguments = ["bench", "dispatch", *rows, "--shapes", "3", "--seed", "3", "--json", str(report)]
     assert main([*arguments, *jobs, "--budget", "1h"]) == status
@@ -430,7 +430,7 @@ def test_a_hunt_goes_on_where_it_ended(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     compile_fast(monkeypatch, engine)
-    monkeypatch.setattr(random_sizes, "LARGEST", 40)
+    monkeypatch.setattr(gemm_cases, "LARGEST", 40)
     report, picture = tmp_path / "hunt.json", tmp_path / "hunt.png"
     peer = "numpy" if engine.maps_host_memory else "torch"
     arguments = ["bench", "hunt", "--rows", "gemm product float32", "--peers", peer]

@@ -17,7 +17,7 @@ from recorded_devices import RECORDED
 
 from portable_gpu.bench.calibration import Sample, corrections
 from portable_gpu.errors import PortableGPUError, TuningFileError
-from portable_gpu.ops.gemm.commands.contested import CONTESTED
+from portable_gpu.ops.gemm.commands.cases import CONTESTED
 from portable_gpu.ops.gemm.variants import fastest, variants
 from portable_gpu.ops.variant import best_of
 from portable_gpu.runtime.calibrated import calibrated, calibration_of, versions

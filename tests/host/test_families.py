@@ -177,8 +177,7 @@ def test_a_circle_is_seen() -> None:
 
 #: Modules of the folder ``commands`` of a family.
 COMMANDS_FILES = (
-    "cases", "catalogue", "checks", "contested", "edges", "family", "isa", "ladder", "oracle",
-    "random_sizes",
+    "cases", "catalogue", "checks", "edges", "family", "isa", "ladder", "oracle", "random_sizes",
 )  # fmt: skip
 #: Other names for what is in api, call, problem, policy, kernels and plan of every family.
 OTHER_NAMES = ("run", "product", "problems", "policies", "kernel", "plans")

@@ -13,8 +13,8 @@ from choosing import least
 from portable_gpu.codegen.epilogue import Epilogue
 from portable_gpu.dtypes import element
 from portable_gpu.ops.case import Case
+from portable_gpu.ops.gemm.commands.cases import product_of
 from portable_gpu.ops.gemm.commands.catalogue import contiguous
-from portable_gpu.ops.gemm.commands.contested import product_of
 from portable_gpu.ops.gemm.matrix.policy import WGMMA_CLASSES, WgmmaPolicy
 from portable_gpu.ops.gemm.matrix.stores import by_lines, with_row_scratch
 from portable_gpu.ops.gemm.problem import GemmProblem, Operand

@@ -29,7 +29,7 @@ from portable_gpu.isa.machines import Machine
 from portable_gpu.isa.mix import Instruction
 from portable_gpu.isa.mix import InstructionKind as Kind
 from portable_gpu.isa.requirements import problems
-from portable_gpu.ops.gemm.commands.isa import required_fma_share
+from portable_gpu.ops.gemm.commands.family import required_fma_share
 from portable_gpu.ops.gemm.tiled.policy import GemmPolicy
 from portable_gpu.ops.reduce.policy import ReducePolicy
 from portable_gpu.ops.reduce.problem import analyse

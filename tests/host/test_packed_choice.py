@@ -11,8 +11,8 @@ from recorded_devices import INTEL_CPU, POCL
 from portable_gpu.bench.dispatch import random_cases
 from portable_gpu.dtypes import element
 from portable_gpu.ops.explain import explain
+from portable_gpu.ops.gemm.commands.cases import product_of
 from portable_gpu.ops.gemm.commands.catalogue import contiguous
-from portable_gpu.ops.gemm.commands.contested import product_of
 from portable_gpu.ops.gemm.packed.forms import PackedForm, packed_forms, preferred_form
 from portable_gpu.ops.gemm.packed.policy import PackedPolicy
 from portable_gpu.targets import DeviceFacts, detect, example_target

@@ -13,8 +13,8 @@ from portable_gpu.bench.hunt import HuntRow, random_cases
 from portable_gpu.dtypes import dtype_of, element
 from portable_gpu.ops.case import Case
 from portable_gpu.ops.gemm.binding import bind
+from portable_gpu.ops.gemm.commands.cases import product_of
 from portable_gpu.ops.gemm.commands.catalogue import contiguous
-from portable_gpu.ops.gemm.commands.contested import product_of
 from portable_gpu.ops.gemm.matrix.plan import specializations_of
 from portable_gpu.ops.gemm.matrix.policy import MmaPolicy
 from portable_gpu.ops.gemm.problem import GemmProblem, Operand

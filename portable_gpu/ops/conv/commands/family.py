@@ -8,9 +8,9 @@ from functools import partial
 from portable_gpu.dtypes import PRECISIONS
 from portable_gpu.ops.conv import functions
 from portable_gpu.ops.conv.commands import cases
+from portable_gpu.ops.conv.commands.cases import RANDOM, any_kind
 from portable_gpu.ops.conv.commands.catalogue import explain, specializations
 from portable_gpu.ops.conv.commands.checks import checks
-from portable_gpu.ops.conv.commands.random_sizes import RANDOM, any_kind
 from portable_gpu.ops.conv.variants import seconds_alone, variants
 from portable_gpu.ops.family import (
     Benchmark,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from math import erf, pi
 from typing import TYPE_CHECKING, Any
@@ -13,9 +15,12 @@ from portable_gpu.checking.check import rounding, unit
 from portable_gpu.checking.operands import Array, Operands
 from portable_gpu.checking.oracle import Oracle, worst
 from portable_gpu.dtypes import dtype_of
+from portable_gpu.ops.family import RandomSizes
+from portable_gpu.ops.sizes import MATRIX, MOST_ELEMENTS, Size, random_extents
 
 if TYPE_CHECKING:
     from portable_gpu.ops.case import Case
+
 
 _CHECKED = 1 << 18  # elements: error functions of NumPy take long
 _erf = np.frompyfunc(erf, 1, 1)
@@ -97,3 +102,19 @@ def like_torch(case: Case, arrays: Sequence[Any], library: Any) -> Callable[[], 
     if name == "elu_backward":
         return partial(aten.elu_backward, arrays[0], 1, 1, 1, False, arrays[1])
     return partial(getattr(aten, name), *arrays, *further.get(name, ()))
+
+
+def matrix(rng: random.Random, on_cpu: bool) -> Size:
+    """Two matrices of any shape."""
+    return Size(random_extents(rng, MATRIX, MOST_ELEMENTS[on_cpu]))
+
+
+def activation(rng: random.Random, on_cpu: bool) -> Size:
+    """An activation function of a matrix of any shape, or its gradient."""
+    return replace(matrix(rng, on_cpu), variant=rng.choice(NAMES))
+
+
+RANDOM = (
+    RandomSizes("sum of two", ("float32", "float16", "float64"), matrix),
+    RandomSizes("activation", ("float32", "float16"), activation),
+)

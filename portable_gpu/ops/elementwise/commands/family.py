@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 from portable_gpu.dtypes import dtype_of, element
 from portable_gpu.ops.elementwise.api import elementwise
 from portable_gpu.ops.elementwise.commands import checks
-from portable_gpu.ops.elementwise.commands.activations import NAMES
+from portable_gpu.ops.elementwise.commands.activations import NAMES, RANDOM
 from portable_gpu.ops.elementwise.commands.catalogue import explain, specializations
-from portable_gpu.ops.elementwise.commands.random_sizes import RANDOM
 from portable_gpu.ops.family import (
     Benchmark,
     Compiled,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from importlib import import_module
@@ -18,11 +19,14 @@ from portable_gpu.dtypes import PRECISIONS, dtype_of
 from portable_gpu.ops.factor.api import cholesky
 from portable_gpu.ops.factor.commands import catalogue
 from portable_gpu.ops.factor.problem import CholeskyProblem, SolveProblem
+from portable_gpu.ops.family import RandomSizes
 from portable_gpu.ops.gemv.commands.cases import by_transposes
 from portable_gpu.ops.public_call import PublicCall
+from portable_gpu.ops.sizes import Size, random_extent
 
 if TYPE_CHECKING:
     from portable_gpu.ops.case import Case
+
 
 #: The precisions of the products of float32.
 MANNERS = {"float32": PRECISIONS}
@@ -205,3 +209,36 @@ def _adjoint(x: Array) -> Array:
 
 def _batch(case: Case) -> tuple[int, ...]:
     return () if case.batch is None else (case.batch,)
+
+
+#: The maximum of rows of a matrix, and of elements of a batch, on a CPU (``True``) and on a GPU.
+_MAX_ROWS = {True: 1024, False: 8192}
+_MAX_ELEMENTS = {True: 1 << 20, False: 1 << 25}
+#: The maximum of rows of a matrix of a batch, and of matrices.
+_MAX_ROWS_OF_BATCH, _MAX_MATRICES = 256, 10_000
+
+
+def matrix(rng: random.Random, on_cpu: bool) -> Size:
+    """A single matrix."""
+    return Size((random_extent(rng, _MAX_ROWS[on_cpu]),))
+
+
+def batch(rng: random.Random, on_cpu: bool) -> Size:
+    """Many small matrices."""
+    while True:
+        n, count = random_extent(rng, _MAX_ROWS_OF_BATCH, 2), random_extent(rng, _MAX_MATRICES, 2)
+        if count * n * n <= _MAX_ELEMENTS[on_cpu]:
+            return Size((n,), count)
+
+
+def systems(rng: random.Random, on_cpu: bool) -> Size:
+    """A triangle, as it is or transposed, with one column or many."""
+    limit = _MAX_ROWS[on_cpu]
+    return Size((random_extent(rng, limit), random_extent(rng, limit)), variant=rng.choice("NT"))
+
+
+CHOLESKY = (
+    RandomSizes("matrix", ("float32", "float64"), matrix),
+    RandomSizes("batch", ("float32", "float64", "complex64"), batch),
+)
+SOLVE = (RandomSizes("matrix", ("float32", "float64"), systems),)

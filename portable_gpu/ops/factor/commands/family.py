@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from portable_gpu.ops.factor.api import cholesky, solve_triangular
 from portable_gpu.ops.factor.commands import cases
+from portable_gpu.ops.factor.commands.cases import CHOLESKY, SOLVE
 from portable_gpu.ops.factor.commands.catalogue import (
     DTYPES,
     cholesky_specializations,
@@ -12,7 +13,6 @@ from portable_gpu.ops.factor.commands.catalogue import (
     solve_specializations,
 )
 from portable_gpu.ops.factor.commands.checks import checks
-from portable_gpu.ops.factor.commands.random_sizes import CHOLESKY, SOLVE
 from portable_gpu.ops.family import Benchmark, Compiled, Family, OperationRecord, Sizes, Typical
 
 _CHOLESKY = OperationRecord(

@@ -8,14 +8,13 @@ from functools import partial
 from portable_gpu.ops.family import Benchmark, Compiled, Family, OperationRecord, Sizes, Typical
 from portable_gpu.ops.fft.api import fft, rfft
 from portable_gpu.ops.fft.commands import cases
+from portable_gpu.ops.fft.commands.cases import COMPLEX, CONTESTED, REAL
 from portable_gpu.ops.fft.commands.catalogue import (
     explain,
     fft_specializations,
     rfft_specializations,
 )
 from portable_gpu.ops.fft.commands.checks import checks
-from portable_gpu.ops.fft.commands.contested import CONTESTED
-from portable_gpu.ops.fft.commands.random_sizes import COMPLEX, REAL
 
 _CALLS = Typical(((1024,), (1000, 64)), options=cases.each_axis)
 _FFT = OperationRecord(

@@ -1,21 +1,23 @@
-"""Checks of gemm and matmul, each within gamma(k) |A| |B|."""
+"""Checks of gemm and matmul, each within gamma(k) |A| |B|, and those of a policy's edges."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyopencl.array as cla
 
 from portable_gpu.checking.check import Check, Expected
+from portable_gpu.checking.edges import VIEWS, Guarded, around, levels
 from portable_gpu.checking.inputs import Input, View
-from portable_gpu.checking.operands import Array
 from portable_gpu.checking.products import product, transposed
 from portable_gpu.codegen.epilogue import Epilogue
-from portable_gpu.dtypes import is_float16_like
+from portable_gpu.dtypes import element, is_float16_like
 from portable_gpu.ops.gemm import api
 from portable_gpu.runtime.engine import Engine
+
+if TYPE_CHECKING:
+    from portable_gpu.ops.case import Case
 
 
 def gemm(
@@ -35,15 +37,13 @@ def gemm(
     b = Input(dtype, (k, n) if trans[1] == "N" else (n, k), view, seed=1)
     c = Input(dtype, (m, n), seed=2)
 
-    def initial_c() -> Array:
-        return c.host().copy() if beta else np.full((m, n), np.nan, dtype)
-
     def run(engine: Engine) -> Any:
-        out: Any = cla.to_device(engine.queue, initial_c()) if view == "device" else initial_c()
-        return api.gemm(
-            a.array(engine), b.array(engine), alpha=alpha, beta=beta, c=out,
+        result = Guarded(engine, (m, n), dtype, view == "device", c.host() if beta else None)
+        api.gemm(
+            a.array(engine), b.array(engine), alpha=alpha, beta=beta, c=result.array,
             trans_a=trans[0], trans_b=trans[1], engine=engine,
         )  # fmt: skip
+        return result.checked()
 
     def expected() -> Expected:
         left, right = transposed(a.host(), trans[0]), transposed(b.host(), trans[1])
@@ -105,3 +105,29 @@ def checks(dtypes: Sequence[np.dtype[Any]]) -> Iterator[Check]:
     yield matmul(Input(single, (5, 33, 34)), Input(single, (34, 35), seed=1))
     yield matmul(Input(single, (33, 34)), Input(single, (34,), seed=1))
     yield matmul(Input(np.dtype(np.int32), (33, 34)), Input(np.dtype(np.int32), (34, 35), seed=1))
+
+
+def edge_checks(
+    tile: tuple[int, int, int], dtype: np.dtype[Any], cases: Sequence[Case]
+) -> Iterator[Check]:
+    """Single products; batches of small ones too where some of ``cases`` are batches."""
+    yield from _singles(tile, dtype)
+    if any(case.batch is not None for case in cases):
+        yield from _stacks(tile, dtype)
+
+
+def _singles(tile: tuple[int, int, int], dtype: np.dtype[Any]) -> Iterator[Check]:
+    rows, cols, depths = around(tile[0], 97), around(tile[1], 101), around(tile[2], 131)
+    conjugate = "C" if element(dtype).complex else "T"
+    every = ("NN", "NT", "TN", "TT", f"N{conjugate}")
+    # Numbers of values: each value of a factor meets each value of every other factor once.
+    for m, n, k, trans, view in levels(5):
+        beta = 0.0 if (m + n) % 3 else 0.5
+        extents = rows[m], cols[n], depths[k]
+        yield gemm(*extents, dtype, every[trans], alpha=-0.5, beta=beta, view=VIEWS[view])
+
+
+def _stacks(tile: tuple[int, int, int], dtype: np.dtype[Any]) -> Iterator[Check]:
+    """Batches of small products."""
+    for m, n, k in (tile, (1, 1, 1), (tile[0] + 1, tile[1] - 1 or 1, 37), (31, 37, tile[2] + 1)):
+        yield matmul(Input(dtype, (5, m, k)), Input(dtype, (5, k, n), seed=1))

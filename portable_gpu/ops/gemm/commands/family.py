@@ -8,6 +8,7 @@ from portable_gpu.dtypes import bfloat16
 from portable_gpu.ops.family import (
     USUAL_DTYPES,
     Benchmark,
+    Compiled,
     Family,
     OperationRecord,
     Sizes,
@@ -16,14 +17,43 @@ from portable_gpu.ops.family import (
 )
 from portable_gpu.ops.gemm.api import gemm, matmul
 from portable_gpu.ops.gemm.commands import cases
+from portable_gpu.ops.gemm.commands.cases import CONTESTED, RANDOM
 from portable_gpu.ops.gemm.commands.catalogue import explain, specializations
-from portable_gpu.ops.gemm.commands.checks import checks
-from portable_gpu.ops.gemm.commands.contested import CONTESTED
-from portable_gpu.ops.gemm.commands.edges import edge_checks
-from portable_gpu.ops.gemm.commands.isa import KERNELS
+from portable_gpu.ops.gemm.commands.checks import checks, edge_checks
 from portable_gpu.ops.gemm.commands.ladder import ladders
-from portable_gpu.ops.gemm.commands.random_sizes import RANDOM
+from portable_gpu.ops.gemm.tiled.policy import GemmPolicy
 from portable_gpu.ops.gemv.commands.cases import like_numpy
+from portable_gpu.tuning.policy import Policy
+
+#: Multiply-adds among the vector and local memory instructions of gemm's inner loop, float16 and
+#: float32.
+FMA_SHARE = 0.85
+#: A loop of only the multiply-adds and loads of a flat tile may have a lower share; then this part
+#: of that share is required.
+_OF_BOUND = 0.95
+
+
+def required_fma_share(policy: Policy | None) -> float:
+    """The share of multiply-adds for an item's tile: each step loads one row and one column.
+
+    For the kernel without tiles, no share is required.
+    """
+    if not isinstance(policy, GemmPolicy):
+        return 0.0
+    products = policy.item_m * policy.item_n
+    vector_m, vector_n = (min(policy.vector, item) for item in (policy.item_m, policy.item_n))
+    loads = policy.item_m / vector_m + policy.item_n / vector_n
+    return min(FMA_SHARE, _OF_BOUND * products / (products + loads))
+
+
+KERNELS = {
+    "gemm/gemm": Compiled(shown="gemm", fma_share=required_fma_share),
+    "gemm/wgmma": Compiled(shown="gemm", matrix=True),
+    "gemm/mma": Compiled(shown="gemm", matrix=True),
+    "gemm/mfma": Compiled(shown="gemm", matrix=True),
+    "gemm/skinny": Compiled(matrix=True),
+}
+
 
 _SIZES = ((64, 64, 64), (512, 512, 512), (1500, 500, 1500), (2000, 1000, 4))
 _BFLOAT16 = ("bfloat16",) if bfloat16() is not None else ()

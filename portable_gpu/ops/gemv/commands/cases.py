@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -18,7 +19,9 @@ from portable_gpu.checking.oracle import (
 )
 from portable_gpu.dtypes import dtype_of, element
 from portable_gpu.errors import ArgumentError
+from portable_gpu.ops.family import RandomSizes
 from portable_gpu.ops.gemv.problem import GemvProblem
+from portable_gpu.ops.sizes import MATRIX, MOST_ELEMENTS, Size, random_extents
 
 if TYPE_CHECKING:
     from portable_gpu.ops.case import Case
@@ -77,3 +80,12 @@ def oracle(case: Case, inputs: Operands) -> Oracle:
     expected, dtype = times(a, widened(x)), dtype_of(case.dtype)
     scale = root_mean_square(dtype) ** 2
     return within(expected, bound_of_sums(dtype, a.shape[1], scale, expected))
+
+
+def matrix(rng: random.Random, on_cpu: bool) -> Size:
+    """A matrix of any shape, as it is or transposed."""
+    extents = random_extents(rng, MATRIX, MOST_ELEMENTS[on_cpu])
+    return Size(extents, variant=rng.choice("NT"))
+
+
+RANDOM = (RandomSizes("matrix", ("float32", "float16", "float64"), matrix),)

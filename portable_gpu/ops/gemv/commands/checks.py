@@ -1,19 +1,22 @@
-"""Checks of gemv, each within gamma(k) |A| |x|."""
+"""Checks of gemv, each within gamma(k) |A| |x|; also at the edges of a policy's tiles."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyopencl.array as cla
 
 from portable_gpu.checking.check import Check, Expected
+from portable_gpu.checking.edges import VIEWS, Guarded, around, levels
 from portable_gpu.checking.inputs import Input, View
 from portable_gpu.checking.products import product, transposed
-from portable_gpu.dtypes import is_float16_like
+from portable_gpu.dtypes import element, is_float16_like
 from portable_gpu.ops.gemv import api
 from portable_gpu.runtime.engine import Engine
+
+if TYPE_CHECKING:
+    from portable_gpu.ops.case import Case
 
 
 def gemv(
@@ -26,22 +29,19 @@ def gemv(
     beta: float = 0.0,
     view: View = "numpy",
 ) -> Check:
-    """A check of ``gemv`` of an (m, n) array."""
+    """A check of ``gemv`` of an (m, n) array; with ``beta == 0`` y is full of NaN."""
     dtype = np.dtype(dtype)
     a = Input(dtype, (m, n), view)
     x = Input(dtype, (n if trans == "N" else m,), view, seed=1)
     y = Input(dtype, (m if trans == "N" else n,), seed=2)
 
     def run(engine: Engine) -> Any:
-        if not beta:
-            return api.gemv(
-                a.array(engine), x.array(engine), alpha=alpha, trans=trans, engine=engine
-            )
-        out: Any = cla.to_device(engine.queue, y.host()) if view == "device" else y.host().copy()
-        return api.gemv(
-            a.array(engine), x.array(engine), alpha=alpha, beta=beta, y=out, trans=trans,
+        result = Guarded(engine, y.shape, dtype, view == "device", y.host() if beta else None)
+        api.gemv(
+            a.array(engine), x.array(engine), alpha=alpha, beta=beta, y=result.array, trans=trans,
             engine=engine,
         )  # fmt: skip
+        return result.checked()
 
     def expected() -> Expected:
         initial_y = y.host() if beta else None
@@ -62,3 +62,16 @@ def checks(dtypes: Sequence[np.dtype[Any]]) -> Iterator[Check]:
     for dtype in dtypes:
         if (dtype.kind in "fc" or is_float16_like(dtype)) and dtype != np.float32:
             yield gemv(600, 300, dtype, "C" if dtype.kind == "c" else "N")
+
+
+def edge_checks(
+    tile: tuple[int, int, int], dtype: np.dtype[Any], _cases: Sequence[Case]
+) -> Iterator[Check]:
+    """All transposes and layouts; few long rows, and many short ones."""
+    rows, cols = around(tile[0], 1009), around(tile[1], 997)
+    every = ("N", "T", "N", "T", "C" if element(dtype).complex else "T")
+    for m, n, trans, view in levels(4):
+        yield gemv(rows[m], cols[n], dtype, every[trans], view=VIEWS[view])
+    for m, n in ((7, 40_009), (20_011, 31)):  # work-groups that share an output, or have many
+        for letter in ("N", "T"):
+            yield gemv(m, n, dtype, letter)

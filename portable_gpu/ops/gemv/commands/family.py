@@ -14,11 +14,10 @@ from portable_gpu.ops.family import (
 )
 from portable_gpu.ops.gemv.api import gemv
 from portable_gpu.ops.gemv.commands import cases
+from portable_gpu.ops.gemv.commands.cases import RANDOM
 from portable_gpu.ops.gemv.commands.catalogue import explain, specializations
-from portable_gpu.ops.gemv.commands.checks import checks
-from portable_gpu.ops.gemv.commands.edges import edge_checks
+from portable_gpu.ops.gemv.commands.checks import checks, edge_checks
 from portable_gpu.ops.gemv.commands.ladder import ladders
-from portable_gpu.ops.gemv.commands.random_sizes import RANDOM
 
 _GEMV = OperationRecord(
     name="gemv",

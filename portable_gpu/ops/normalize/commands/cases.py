@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -13,9 +14,11 @@ from portable_gpu.checking.inputs import Input
 from portable_gpu.checking.operands import Array, Operands
 from portable_gpu.checking.oracle import Oracle, within
 from portable_gpu.dtypes import dtype_of, is_float16_like
+from portable_gpu.ops.family import RandomSizes
 from portable_gpu.ops.normalize import softmax as functions
 from portable_gpu.ops.normalize.commands.norms import by_autograd, is_backward
 from portable_gpu.ops.public_call import PublicCall
+from portable_gpu.ops.sizes import Size, random_extents
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.views import Shape
 
@@ -145,3 +148,28 @@ def _check(name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Check:
         return Expected(value, bound(dtype, value, is_log=is_log), dtype)
 
     return Check(name, str(x), run, expected)
+
+
+_MOST_ELEMENTS = {True: 1 << 22, False: 1 << 25}  # by whether the device is a CPU
+
+
+def _direction(rng: random.Random) -> str:
+    return rng.choice(("", "backward"))
+
+
+def rows(rng: random.Random, on_cpu: bool) -> Size:
+    """Rows of two elements or more, forward or backward."""
+    extents = random_extents(rng, ((1 << 18, 1), (1 << 17, 2)), _MOST_ELEMENTS[on_cpu])
+    return Size(extents, variant=_direction(rng))
+
+
+def images(rng: random.Random, on_cpu: bool) -> Size:
+    """A batch of images with channels, forward or backward."""
+    limits = ((64, 2), (1024, 1), (256, 1), (256, 1))
+    extents = random_extents(rng, limits, _MOST_ELEMENTS[on_cpu])
+    return Size(extents, variant=_direction(rng))
+
+
+_DTYPES = ("float32", "float16")
+ROWS = (RandomSizes("rows", _DTYPES, rows),)
+IMAGES = (RandomSizes("images", _DTYPES, images),)

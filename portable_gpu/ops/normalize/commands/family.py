@@ -17,12 +17,12 @@ from portable_gpu.ops.family import (
 )
 from portable_gpu.ops.normalize.batch import batch_norm
 from portable_gpu.ops.normalize.commands import cases, norms
+from portable_gpu.ops.normalize.commands.cases import IMAGES, ROWS
 from portable_gpu.ops.normalize.commands.catalogue import (
     builder,
     explainer,
     with_channels,
 )
-from portable_gpu.ops.normalize.commands.random_sizes import IMAGES, ROWS
 from portable_gpu.ops.normalize.functions import group_norm, layer_norm, rms_norm
 from portable_gpu.ops.normalize.losses import cross_entropy, mse_loss
 from portable_gpu.ops.normalize.norms import batch_geometry, group_geometry, layer_geometry

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -23,6 +24,8 @@ from portable_gpu.checking.oracle import (
 )
 from portable_gpu.dtypes import dtype_of, element
 from portable_gpu.errors import ArgumentError
+from portable_gpu.ops.family import RandomSizes
+from portable_gpu.ops.sizes import MATRIX, MOST_ELEMENTS, Size, random_extent, random_extents
 
 if TYPE_CHECKING:
     from portable_gpu.ops.case import Case
@@ -194,3 +197,21 @@ def _folded(inputs: Operands, squares: bool = False) -> Array:
         parts += [parts[0].conj()] if squares else []
         result = result + prod(parts[1:], start=parts[0]).sum()
     return np.asarray(result)
+
+
+_DTYPES = ("float32", "float16", "float64")
+
+
+def whole(rng: random.Random, on_cpu: bool) -> Size:
+    """A vector."""
+    return Size((random_extent(rng, MOST_ELEMENTS[on_cpu]),))
+
+
+def along_an_axis(rng: random.Random, on_cpu: bool) -> Size:
+    """A matrix of any shape; the variant is one of its axes."""
+    extents = random_extents(rng, MATRIX, MOST_ELEMENTS[on_cpu])
+    return Size(extents, variant=rng.choice("01"))
+
+
+WHOLE = RandomSizes("of all", _DTYPES, whole)
+ALONG_AN_AXIS = RandomSizes("along an axis", _DTYPES, along_an_axis)

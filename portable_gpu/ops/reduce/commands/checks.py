@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from portable_gpu.checking.check import Check, Expected, gamma, rounding, unit, wide
+from portable_gpu.checking.edges import VIEWS, Guarded, around, levels
 from portable_gpu.checking.inputs import Input
 from portable_gpu.checking.operands import Array
 from portable_gpu.codegen.operators import BinaryOp
-from portable_gpu.dtypes import is_float16_like
+from portable_gpu.dtypes import element, is_float16_like
 from portable_gpu.ops.reduce import api
+from portable_gpu.runtime.engine import Engine
+
+if TYPE_CHECKING:
+    from portable_gpu.ops.case import Case
+
 
 Axis = int | None
 _EXACT: dict[str, Callable[..., Any]] = {
@@ -193,3 +199,36 @@ def checks(dtypes: Sequence[np.dtype[Any]]) -> Iterator[Check]:
     yield inner(
         "vdot", Input(np.dtype(np.complex64), (999,)), Input(np.dtype("c8"), (999,), seed=1)
     )
+
+
+def edge_checks(
+    tile: tuple[int, int, int], dtype: np.dtype[Any], _cases: Sequence[Case]
+) -> Iterator[Check]:
+    """A row of the table serves every reduction: sums at all edges, the others at some."""
+    rows, cols = around(tile[0], 211), around(tile[1], 223)
+    for m, n, axis, view in levels(4):
+        where = (None, 0, 1, 0, 1)[axis]
+        yield _guarded_sum("sum", Input(dtype, (rows[m], cols[n]), VIEWS[view]), where)
+    for size in (*rows, 100_003, 1 << 20):
+        yield _guarded_sum("sum", Input(dtype, (size,)), None)
+    others = ["prod", "mean", "var", "nrm2", "asum", "count_nonzero"]
+    others += [] if element(dtype).complex else ["max", "argmin"]
+    for operation in others:
+        for shape, where in (((10_007,), None), ((130, 257), 0), ((130, 257), 1)):
+            x = Input(dtype, shape, near_one=operation == "prod")
+            yield _guarded_sum(operation, x, where)
+    yield inner("dot", Input(dtype, (10_007,)), Input(dtype, (10_007,), seed=1))
+
+
+def _guarded_sum(operation: str, x: Input, axis: int | None) -> Check:
+    plain = reduction(operation, x, axis, keepdims=True)
+    if operation != "sum":
+        return plain
+    shape = tuple(1 if axis in (None, i) else extent for i, extent in enumerate(x.shape))
+
+    def run(engine: Engine) -> Any:
+        result = Guarded(engine, shape, x.dtype, x.view == "device")
+        api.sum(x.array(engine), axis, out=result.array, keepdims=True, engine=engine)
+        return result.checked()
+
+    return Check(operation, plain.case, run, plain.expected)

@@ -17,10 +17,9 @@ from portable_gpu.ops.family import (
 )
 from portable_gpu.ops.reduce import api
 from portable_gpu.ops.reduce.commands import cases
+from portable_gpu.ops.reduce.commands.cases import ALONG_AN_AXIS, WHOLE
 from portable_gpu.ops.reduce.commands.catalogue import explain, specializations
-from portable_gpu.ops.reduce.commands.checks import checks
-from portable_gpu.ops.reduce.commands.edges import edge_checks
-from portable_gpu.ops.reduce.commands.random_sizes import ALONG_AN_AXIS, WHOLE
+from portable_gpu.ops.reduce.commands.checks import checks, edge_checks
 
 _NAMES = (
     "sum", "prod", "min", "max", "argmin", "argmax", "mean", "var", "std", "any", "all",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import product
@@ -13,6 +14,7 @@ from portable_gpu.checking.check import gamma, rounding_errors, unit
 from portable_gpu.checking.operands import Array, Operands
 from portable_gpu.checking.oracle import Oracle, widened, within
 from portable_gpu.dtypes import dtype_of
+from portable_gpu.ops.family import RandomSizes
 from portable_gpu.ops.public_call import PublicCall
 from portable_gpu.ops.sampling.commands.geometry import (
     TYPICAL_CALLS,
@@ -22,6 +24,7 @@ from portable_gpu.ops.sampling.commands.geometry import (
 )
 from portable_gpu.ops.sampling.plan import multiply_adds_of
 from portable_gpu.ops.sampling.problem import SamplingProblem
+from portable_gpu.ops.sizes import Size, random_extents
 from portable_gpu.runtime.views import Shape
 
 if TYPE_CHECKING:
@@ -117,3 +120,15 @@ def sampled(
             product_of_both = (term * weight).astype(values.dtype)
             result, magnitude = result + product_of_both, magnitude + np.abs(product_of_both)
     return result, magnitude, int(np.prod(max_counts))
+
+
+_MOST_ELEMENTS = {True: 1 << 22, False: 1 << 25}  # by whether the device is a CPU
+
+
+def images(rng: random.Random, on_cpu: bool) -> Size:
+    """A batch of images with channels."""
+    limits = ((64, 1), (512, 1), (512, 4), (512, 4))
+    return Size(random_extents(rng, limits, _MOST_ELEMENTS[on_cpu]))
+
+
+RANDOM = (RandomSizes("images", ("float32", "float16"), images),)

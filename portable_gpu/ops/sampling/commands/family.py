@@ -15,10 +15,10 @@ from portable_gpu.ops.family import (
     Typical,
 )
 from portable_gpu.ops.sampling.commands import cases
+from portable_gpu.ops.sampling.commands.cases import RANDOM
 from portable_gpu.ops.sampling.commands.catalogue import explain, specializations
 from portable_gpu.ops.sampling.commands.checks import checks
 from portable_gpu.ops.sampling.commands.geometry import TYPICAL_CALLS
-from portable_gpu.ops.sampling.commands.random_sizes import RANDOM
 from portable_gpu.runtime.views import Shape
 
 _BENCHMARK = Benchmark(
