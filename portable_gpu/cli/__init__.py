@@ -71,8 +71,7 @@ def _run(arguments: list[str]) -> int:
 def _application() -> typer.Typer:
     import typer
 
-    from portable_gpu.cli.bench import bench
-    from portable_gpu.cli.bench_help import BenchCommand, unwrapped
+    from portable_gpu.cli.bench import bench_commands
     from portable_gpu.cli.calibrate import calibrate
     from portable_gpu.cli.check_isa import check_isa
     from portable_gpu.cli.demo import demo
@@ -92,9 +91,14 @@ def _application() -> typer.Typer:
         callback=version,
     )
     commands = (
-        info, explain, render, selftest, bench, tune, calibrate, check_isa, demo, solve, warm_up
+        info, explain, render, selftest, tune, calibrate, check_isa, demo, solve, warm_up
     )  # fmt: skip
     for command in commands:
-        kind = BenchCommand if command is bench else None
-        application.command(cls=kind, help=unwrapped(command.__doc__))(command)
+        application.command(help=unwrapped(command.__doc__))(command)
+    application.add_typer(bench_commands(unwrapped), name="bench")
     return application
+
+
+def unwrapped(text: str | None) -> str:
+    """A docstring with one line a paragraph, as the terminal's width breaks lines."""
+    return "\n\n".join(" ".join(part.split()) for part in (text or "").split("\n\n"))

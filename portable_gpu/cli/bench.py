@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from importlib.util import find_spec
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.markup import escape
+from typer.core import TyperGroup
 
 from portable_gpu.bench.altered import Altered, check_changes
 from portable_gpu.bench.cases import EVERY, GROUPS, ROOFLINE, cases
-from portable_gpu.bench.known_peers import is_known, open_peers, registry, usual_peers
+from portable_gpu.bench.known_peers import open_peers, usual_peers
 from portable_gpu.bench.ladder import CLIMBED, climb, ladders
 from portable_gpu.bench.measure import BUDGET, Bench, Remark
 from portable_gpu.bench.noise import Listener
 from portable_gpu.bench.report import BenchReport
 from portable_gpu.bench.revisions import PREFIX, Revision
 from portable_gpu.bench.roofs import measure_roofs
-from portable_gpu.cli.bench_help import OPERATIONS
 from portable_gpu.cli.bench_tables import (
     roofs_text,
     sections,
@@ -33,37 +32,51 @@ from portable_gpu.cli.files import replacing, write_json
 from portable_gpu.cli.first_calls import first_calls_of
 from portable_gpu.cli.hunt import hunt
 from portable_gpu.cli.multi import multi
-from portable_gpu.cli.options import DeviceOption, JSONOption, PlotOption, names_of_peers
+from portable_gpu.cli.options import (
+    DeviceOption,
+    JSONOption,
+    PlotOption,
+    TurnsOption,
+    peers_of,
+    words,
+)
 from portable_gpu.cli.path import path_of
 from portable_gpu.cli.progress import with_progress
 from portable_gpu.cli.sparse import sparse
 from portable_gpu.cli.transfer import transfer
 from portable_gpu.cli.verdicts import verdicts
-from portable_gpu.errors import ArgumentError, PortableGPUError, how_to_install
+from portable_gpu.errors import ArgumentError
 from portable_gpu.ops.case import Case
 from portable_gpu.ops.sizes import SYNTAX, parse_sizes
 from portable_gpu.runtime.engine import Engine
 
 _CLIMBED = ", ".join(CLIMBED)
-_LEAST_TURNS, _DTYPE = 9, "float32"
+#: The commands of benchmarks that take other options; the command without a name times operations.
+KINDS: dict[str, Callable[..., None]] = {
+    "dispatch": dispatch,
+    "hunt": hunt,
+    "sparse": sparse,
+    "transfer": transfer,
+    "multi": multi,
+    "first-calls": first_calls_of,
+}
 
 
 def bench(
     operation: Annotated[
         str,
         typer.Argument(
-            help=OPERATIONS,
+            help=f"{', '.join(GROUPS)}.  Or {', '.join(KINDS)}, which have a --help of their own.",
             metavar="OPERATION",
         ),
-    ] = "all",
+    ] = EVERY,
     dtype: Annotated[
-        str | None,
+        str,
         typer.Option(
-            help="Comma list of NumPy names (float32); of gemm also a precision "
-            "(float32:bf16x6) or the result's (float16:float32).",
-            show_default=False,
+            help="Comma list of NumPy names; of gemm also a precision (float32:bf16x6) or the "
+            "result's (float16:float32).",
         ),
-    ] = None,
+    ] = "float32",
     sizes: Annotated[str | None, typer.Option(help=SYNTAX)] = None,
     peers: Annotated[
         str | None,
@@ -82,7 +95,7 @@ def bench(
             metavar="FIELD=VALUE,...",
         ),
     ] = None,
-    turns: Annotated[int, typer.Option(help="Turns of each side.", min=_LEAST_TURNS)] = 9,
+    turns: TurnsOption = 9,
     ladder: Annotated[
         bool, typer.Option("--ladder", help="The texts' ladders, rung by rung: " + _CLIMBED + ".")
     ] = False,
@@ -95,13 +108,6 @@ def bench(
     ] = False,
     report: JSONOption = None,
     plot: PlotOption = None,
-    shapes: Annotated[int | None, typer.Option(min=1)] = None,  # from here on: KINDS has the help
-    seed: int | None = None,
-    budget: Annotated[str | None, typer.Option(metavar="TIME")] = None,
-    ordering: str | None = None,
-    rows: str | None = None,
-    jobs: Annotated[int | None, typer.Option(min=1)] = None,
-    threads: str | None = None,
 ) -> None:
     """Time the library and its peers by turns, and compare with the device's measured roofs.
 
@@ -114,91 +120,13 @@ def bench(
     that the revision shows against itself; the command then exits with 1.
     """
     output, status = Console(), Console(stderr=True)
-    if plot is not None and find_spec("matplotlib") is None:
-        raise PortableGPUError(f"--plot needs the package matplotlib: {how_to_install('bench')}")
-    if threads is not None and operation != "multi":
-        raise ArgumentError(f"--threads is for multi, not {operation}")
-    if operation == "first-calls":
-        if (dtype, sizes, peers, shapes, seed, budget, ordering, jobs, plot) != (None,) * 9 or (
-            policy or ladder or eager
-        ):
-            raise ArgumentError("first-calls takes only --rows, --device and --json")
-        first_calls_of(rows, device, report, output, status)
-        return
-    if operation == "transfer":
-        if (dtype, shapes, seed, budget, ordering, rows, jobs, plot) != (None,) * 8 or (
-            policy or ladder or eager
-        ):
-            raise ArgumentError("transfer takes only --sizes, --peers, --turns, --device, --json")
-        transfer(sizes, peers, turns, device, report, output, status)
-        return
-    if operation == "multi":
-        if (peers, shapes, seed, budget, ordering, jobs) != (None,) * 6 or (
-            policy or ladder or eager
-        ):
-            raise ArgumentError(
-                "multi takes only --rows, --sizes, --dtype, --threads, --turns, --device, --json, "
-                "--plot"
-            )
-        kind = dtype or _DTYPE
-        policy_of_threads = "auto" if threads is None else threads
-        multi(rows, sizes, kind, policy_of_threads, turns, device, report, plot, output, status)
-        return
-    if operation == "sparse":
-        if (shapes, seed, budget, rows, jobs) != (None,) * 5 or policy or ladder or eager:
-            raise ArgumentError(
-                "sparse takes none of --policy, --ladder, --eager, --shapes, --seed, --budget, "
-                "--rows and --jobs"
-            )
-        kind = "float64" if dtype is None else dtype
-        by = "auto" if ordering is None else ordering
-        sparse(kind, sizes, peers, by, turns, device, report, plot, output, status)
-        return
-    if ordering is not None:
-        raise ArgumentError(f"--ordering is for sparse, not {operation}")
-    dtype = _DTYPE if dtype is None else dtype
-    if operation in ("dispatch", "hunt"):
-        seed, budget = 1 if seed is None else seed, "5m" if budget is None else budget
-        if sizes or policy or ladder or eager:
-            raise ArgumentError(f"{operation} takes none of --sizes, --policy, --ladder, --eager")
-        if operation == "hunt":
-            if dtype != _DTYPE or turns != _LEAST_TURNS:
-                raise ArgumentError("hunt takes neither --dtype nor --turns; --rows chooses dtypes")
-            count = 100 if shapes is None else shapes
-            peer_names = _peer_names(peers)
-            processes = 1 if jobs is None else jobs
-            hunt(
-                rows,
-                peer_names,
-                count,
-                seed,
-                budget,
-                processes,
-                device,
-                report,
-                plot,
-                output,
-                status,
-            )
-            return
-        if peers or plot:
-            raise ArgumentError("dispatch takes neither --peers nor --plot")
-        count, processes = 500 if shapes is None else shapes, 1 if jobs is None else jobs
-        dispatch(rows, dtype, count, seed, budget, processes, device, report, output, status)
-        return
-    if (shapes, seed, budget, rows, jobs) != (None,) * 5:
-        raise ArgumentError(
-            "--shapes, --seed, --budget, --rows and --jobs are for dispatch and hunt (--rows also "
-            f"for first-calls), not {operation}"
-        )
     if operation not in GROUPS:
         raise ArgumentError(
-            f"no benchmark {operation!r}; there are: {', '.join(GROUPS)}, sparse, dispatch, hunt, "
-            "first-calls, transfer, multi"
+            f"no benchmark {operation!r}; there are: {', '.join((*GROUPS, *KINDS))}"
         )
     if ladder and (operation not in (*CLIMBED, EVERY) or sizes is not None or plot):
         raise ArgumentError(f"--ladder takes {_CLIMBED} or {EVERY}, and neither --sizes nor --plot")
-    wanted_peers, policy = _peer_names(peers), policy or []
+    wanted_peers, policy = peers_of(peers), policy or []
     if ladder and any(name.startswith(PREFIX) for name in wanted_peers or []):
         raise ArgumentError(f"--peers has {peers!r}; --ladder takes no other revision")
     requested = None if sizes is None else parse_sizes(sizes)
@@ -214,7 +142,10 @@ def bench(
         for line in skipped:
             status.print(escape(line), soft_wrap=True)
         timing = Bench(engine, opened, turns, BUDGET if sizes is None else None, eager)
-        command = _command(operation, dtype, sizes, peers, policy, device, turns, ladder, eager)
+        options = words(dtype=dtype, turns=turns, sizes=sizes, peers=peers, device=device)
+        options += [word for text in policy for word in ("--policy", text)]
+        options += [*["--ladder"] * ladder, *["--eager"] * eager]
+        command = ["bench", operation, *options]
         result = BenchReport(engine, opened, turns, command, device, eager)
         output.write(f"{engine.target.facts.name}: {path_of(engine.target)}")
         complete = True
@@ -255,31 +186,25 @@ def bench(
         raise typer.Exit(1)
 
 
-def _peer_names(text: str | None) -> list[str] | None:
-    """The peers that --peers names; ``None`` without --peers."""
-    if text is None:
-        return None
-    return names_of_peers(text, (*registry(), f"{PREFIX}REVISION"), is_known=is_known)
+class BenchGroup(TyperGroup):
+    """The commands of benchmarks; words that name none are those of the one for operations."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Put the name of the command first: that for operations, if no other one is named."""
+        name = next((word for word in args if word in KINDS), _NAME)
+        return super().parse_args(ctx, [name, *(word for word in args if word != name)])
 
 
-def _command(
-    operation: str,
-    dtype: str,
-    sizes: str | None,
-    peers: str | None,
-    policies: Iterable[str],
-    device: str | None,
-    turns: int,
-    ladder: bool,
-    eager: bool,
-) -> list[str]:
-    options = {"sizes": sizes, "peers": peers, "device": device}
-    parts = ["bench", operation, "--dtype", dtype, "--turns", str(turns)]
-    for name, value in options.items():
-        parts += [] if value is None else [f"--{name}", value]
-    for text in policies:
-        parts += ["--policy", text]
-    return [*parts, *["--ladder"] * ladder, *["--eager"] * eager]
+_NAME = "operations"
+
+
+def bench_commands(help_of: Callable[[str | None], str]) -> typer.Typer:
+    """The commands of all benchmarks; ``help_of`` makes a help of a docstring."""
+    group = typer.Typer(cls=BenchGroup, help=help_of(bench.__doc__))
+    commands: dict[str, Callable[..., None]] = {_NAME: bench, **KINDS}
+    for name, command in commands.items():
+        group.command(name, help=help_of(command.__doc__))(command)
+    return group
 
 
 def _run(timing: Bench, every: list[Case], found: BenchReport, status: Console) -> bool:

@@ -11,7 +11,7 @@ from portable_gpu.bench.measure import Row
 from portable_gpu.bench.roofs import Roofs
 from portable_gpu.bench.statistics import Statistic
 from portable_gpu.bench.summary import means, overall
-from portable_gpu.cli.console import TABLE_STYLE
+from portable_gpu.cli.console import plain_table
 from portable_gpu.ops.registry import BENCHMARKS
 
 
@@ -40,13 +40,9 @@ def table_of_rows(title: str, rows: Sequence[Row], roofs: Roofs, names: Mapping[
     ``names`` are short names of peers.
     """
     by_flop = BENCHMARKS[rows[0].case.operation].by_flop
-    table = Table(title=title, title_justify="left", **TABLE_STYLE)
-    table.add_column("size", no_wrap=True)
-    for heading in ("ours ms", "GFLOP/s" if by_flop else "GB/s", "of roof"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("peer", no_wrap=True)
-    for heading in ("peer ms", "peer / ours"):
-        table.add_column(heading, justify="right", no_wrap=True)
+    rate = ">GFLOP/s" if by_flop else ">GB/s"
+    headings = "size", ">ours ms", rate, ">of roof", "peer", ">peer ms", ">peer / ours"
+    table = plain_table(*headings, title=title)
     for row in rows:
         case, seconds = row.case, row.ours.median
         table.add_row(
@@ -64,11 +60,8 @@ def table_of_rows(title: str, rows: Sequence[Row], roofs: Roofs, names: Mapping[
 def table_of_means(rows: Sequence[Row], roofs: Roofs, names: Mapping[str, str]) -> Table:
     """Return a table of the geometric means of the cases of each operation, and of all."""
     caption = "Geometric means; of copy: the least traffic over the speed of a copy."
-    table = Table(title="Summary", title_justify="left", caption=caption, **TABLE_STYLE)
-    for heading in ("operation", "peer"):
-        table.add_column(heading)
-    for heading in ("cases", "peer / ours", "worst", "of roof", "of copy"):
-        table.add_column(heading, justify="right")
+    headings = "operation", "peer", ">cases", ">peer / ours", ">worst", ">of roof", ">of copy"
+    table = plain_table(*headings, title="Summary", caption=caption)
     for item in (*means(rows, roofs), *overall(rows, roofs)):
         name = ", ".join(filter(None, (item.operation, item.dtype, item.section)))
         table.add_row(
@@ -89,9 +82,8 @@ def table_of_ladder(ladder: LadderTimes) -> Table:
     caption = (
         ladder.note if rival is None else f"{ladder.note} In brackets: {rival}'s time over it."
     )
-    title = f"{ladder.title}, microseconds"
-    table = Table(title=title, title_justify="left", caption=caption, **TABLE_STYLE)
-    table.add_column("rung", no_wrap=True)
+    table = plain_table("rung", title=f"{ladder.title}, microseconds", caption=caption)
+    table.columns[0].no_wrap = True
     for row in ladder.rows:
         table.add_column(row.size.replace("x", " x "), justify="right")
     for name in (*ladder.rungs, *ladder.peers):

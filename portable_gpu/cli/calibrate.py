@@ -16,7 +16,7 @@ from portable_gpu.bench.calibration import Calibrated
 from portable_gpu.bench.calibration import calibrate as measure
 from portable_gpu.bench.noise import Listener
 from portable_gpu.cli.budget import seconds_of
-from portable_gpu.cli.console import TABLE_STYLE, Console
+from portable_gpu.cli.console import Console, plain_table
 from portable_gpu.cli.files import write_json
 from portable_gpu.cli.options import DeviceOption, JSONOption
 from portable_gpu.errors import PortableGPUError
@@ -92,12 +92,8 @@ def _rows(device: str, result: Calibrated) -> dict[str, Any]:
 
 def _table(before: DeviceCosts, after: DeviceCosts) -> Table:
     """The costs before and after, and the corrections of estimates."""
-    table = Table(
-        caption="Corrections: the factor of an estimate, and microseconds added.", **TABLE_STYLE
-    )
-    table.add_column("figure")
-    for heading in ("in use", "measured"):
-        table.add_column(heading, justify="right", no_wrap=True)
+    caption = "Corrections: the factor of an estimate, and microseconds added."
+    table = plain_table("figure", ">in use", ">measured", caption=caption)
     for name, text in (
         ("launch", "launch, us"), ("enqueue", "enqueue, us"),
         ("multiply_adds", "multiply-adds of a unit, 1e9/s"), ("bandwidth", "read by a unit, GB/s"),

@@ -3,12 +3,26 @@
 from __future__ import annotations
 
 import textwrap
-from typing import Any, Final, NoReturn
+from typing import Any, NoReturn
 
 import rich.console
+from rich.table import Table
 
-#: Tables without frames: their columns are needed for figures.
-TABLE_STYLE: Final[dict[str, Any]] = {"box": None, "pad_edge": False, "padding": (0, 2, 0, 0)}
+
+def plain_table(*headings: str, **options: Any) -> Table:
+    """A table without frames: their columns are needed for figures.
+
+    Args:
+        headings: The columns; those of figures have ">" before the heading.
+        options: Further options of :class:`rich.table.Table`, such as the caption.
+    """
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), title_justify="left", **options)
+    for heading in headings:
+        is_figure = heading.startswith(">")
+        table.add_column(
+            heading.removeprefix(">"), justify="right" if is_figure else "left", no_wrap=is_figure
+        )
+    return table
 
 
 class Console(rich.console.Console):

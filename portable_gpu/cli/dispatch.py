@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from pathlib import Path
+from typing import Annotated
 
 import typer
 from rich.markup import escape
@@ -23,8 +23,16 @@ from portable_gpu.bench.dispatch import (
 from portable_gpu.bench.noise import Listener
 from portable_gpu.bench.report import BenchReport
 from portable_gpu.cli.budget import seconds_of
-from portable_gpu.cli.console import TABLE_STYLE, Console
+from portable_gpu.cli.console import Console, plain_table
 from portable_gpu.cli.files import write_json
+from portable_gpu.cli.options import (
+    BudgetOption,
+    DeviceOption,
+    JSONOption,
+    SeedOption,
+    ShapesOption,
+    words,
+)
 from portable_gpu.cli.progress import with_progress
 from portable_gpu.dtypes import dtype_of, element
 from portable_gpu.errors import ArgumentError, UnsupportedError
@@ -35,30 +43,30 @@ _SHOWN = 20
 
 
 def dispatch(
-    rows: str | None,
-    dtype: str,
-    count: int,
-    seed: int,
-    budget: str,
-    processes: int,
-    device: str | None,
-    report: Path | None,
-    output: Console,
-    status: Console,
+    rows: Annotated[
+        str, typer.Option(help="gemm, fft, conv, or one of conv's directions: conv2d_input.")
+    ] = "gemm",
+    dtype: Annotated[
+        str, typer.Option(help="A name of NumPy, of a floating-point type.")
+    ] = "float32",
+    shapes: ShapesOption = 500,
+    seed: SeedOption = 1,
+    budget: BudgetOption = "5m",
+    jobs: Annotated[
+        int, typer.Option(help="Processes that build the programs of all cases first.", min=1)
+    ] = 1,
+    device: DeviceOption = None,
+    report: JSONOption = None,
 ) -> None:
-    """Time as many of ``count`` random cases of the operations ``rows`` as the budget allows.
+    """Time random products of gemm, transforms or convolutions against every path forced by hand.
 
-    Several ``processes`` build the programs of all cases first, in up to half of the budget.
-
-    Raises:
-        ArgumentError: ``rows``, ``dtype`` or ``budget`` cannot be.
-        UnsupportedError: The device lacks the dtype.
-        Exit: A choice takes twice the time of the best by hand, or no case was timed.
+    The command exits with 1 if the library's own choice takes twice the time of the best.
+    Processes of --jobs build for up to half of the budget.
     """
-    name = next(iter(ROWS)) if rows is None else rows
-    if name not in ROWS:
+    output, status = Console(), Console(stderr=True)
+    if rows not in ROWS:
         known = " or ".join(ROWS)
-        raise ArgumentError(f"--rows of dispatch is {name!r}; it takes {known}")
+        raise ArgumentError(f"--rows of dispatch is {rows!r}; it takes {known}")
     begin = time.monotonic()
     deadline = begin + seconds_of(budget)
     elem = element(dtype_of(dtype))
@@ -67,19 +75,17 @@ def dispatch(
     listener, engine = Listener(), Engine(device)
     if elem.needs_fp64 and not engine.target.fp64:
         raise UnsupportedError(f"{engine.target.facts.name} has no double precision for {dtype}")
-    share = -(-count // len(ROWS[name]))
+    share = -(-shapes // len(ROWS[rows]))
     drawn = [
         random_cases(operation, share, dtype, seed, engine.maps_host_memory)
-        for operation in ROWS[name]
+        for operation in ROWS[rows]
     ]
-    options = [] if rows is None else ["--rows", rows]
-    options += ["--dtype", dtype, "--shapes", str(count), "--seed", str(seed)]
-    options += [] if device is None else ["--device", device]
+    options = words(rows=rows, dtype=dtype, shapes=shapes, seed=seed, device=device)
     result = BenchReport(engine, [], TURNS, ["bench", "dispatch", *options], device)
     contests = {cases[0].operation: Contest(engine, cases) for cases in drawn}
     every = [case for turn in zip(*drawn, strict=True) for case in turn]
-    if processes > 1:
-        with Builders(engine, device, processes) as builders, status.status("building programs"):
+    if jobs > 1:
+        with Builders(engine, device, jobs) as builders, status.status("building programs"):
             texts = {case: contests[case.operation].texts(case) for case in every}
             builders.build(texts, (begin + deadline) / 2)
     complete = _run(contests, every, deadline, result.standings, status)
@@ -134,15 +140,10 @@ def _summary(summary: Distribution) -> str:
 
 
 def _table(standings: list[Standing]) -> Table:
-    table = Table(
-        caption="Microseconds of a call in the fastest turn; ratio: choice / best.", **TABLE_STYLE
-    )
+    caption = "Microseconds of a call in the fastest turn; ratio: choice / best."
+    headings = "case", ">ratio", ">choice us", ">best us", "choice", "best by hand"
+    table = plain_table(*headings, caption=caption)
     several = len({item.case.operation for item in standings}) > 1
-    table.add_column("case", no_wrap=True)
-    for heading in ("ratio", "choice us", "best us"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    for heading in ("choice", "best by hand"):
-        table.add_column(heading)
     for item in sorted(standings, key=lambda standing: standing.ratio, reverse=True)[:_SHOWN]:
         times = (f"{seconds * 1e6:.4g}" for seconds in (item.chosen_seconds, item.ways[item.best]))
         case = f"{item.case.operation} " * several + item.case.size

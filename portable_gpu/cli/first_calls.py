@@ -4,26 +4,34 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from importlib.util import find_spec
-from pathlib import Path
+from typing import Annotated
 
+import typer
 from rich.table import Table
 
 from portable_gpu.bench.first_calls import FirstCall, first_calls, part_of, totals
 from portable_gpu.bench.first_calls_layers import CALLS
 from portable_gpu.bench.first_calls_process import DENSE, LAYER, SPARSE
-from portable_gpu.cli.console import TABLE_STYLE, Console
+from portable_gpu.cli.console import Console, plain_table
 from portable_gpu.cli.files import write_json
+from portable_gpu.cli.options import DeviceOption, JSONOption
 from portable_gpu.errors import ArgumentError
 
 
 def first_calls_of(
-    rows: str | None, device: str | None, report: Path | None, output: Console, status: Console
+    rows: Annotated[
+        str | None,
+        typer.Option(
+            help="Comma list of words in the calls' names; 'nn.' for all layers, each of which has "
+            "processes and caches of its own (all calls but layers)."
+        ),
+    ] = None,
+    device: DeviceOption = None,
+    report: JSONOption = None,
 ) -> None:
-    """Make calls whose names contain one of the words in ``rows``; without it, all but layers.
+    """Time the first call of each function in a process with empty caches, and in a second one.
 
-    Raises:
-        ArgumentError: No call has such a name.
-        PortableGPUError: A call failed.
+    The figures are CPU and wall seconds, and what was compiled.
     """
     has_sparse = all(find_spec(package) is not None for package in ("llvmlite", "scipy"))
     known = [*DENSE, *SPARSE] if has_sparse else [*DENSE]
@@ -36,12 +44,12 @@ def first_calls_of(
             f"{', '.join(known)}"
         )
     names = [name for name in known if any(word in name for word in words)]
-    with status.status("first calls from empty caches, and again ..."):
+    with Console(stderr=True).status("first calls from empty caches, and again ..."):
         result = first_calls(names, device)
     sums = totals(result)
     if report is not None:
         write_json(report, {"calls": [asdict(call) for call in result], "totals": _plain(sums)})
-    output.print(_table(result, sums))
+    Console().print(_table(result, sums))
 
 
 def _with(word: str, names: list[str]) -> list[str]:
@@ -53,15 +61,12 @@ def _plain(sums: dict[str, FirstCall]) -> dict[str, object]:
 
 
 def _table(found: list[FirstCall], sums: dict[str, FirstCall]) -> Table:
-    table = Table(
-        caption="Seconds of the processor (all threads and the linker) and of the wall, from "
-        "empty caches; then those of a second process.",
-        caption_justify="left",
-        **TABLE_STYLE,
+    caption = (
+        "Seconds of the processor (all threads and the linker) and of the wall, from empty caches; "
+        "then those of a second process."
     )
-    table.add_column("first call", no_wrap=True)
-    for heading in ("CPU s", "wall s", "programs", "kernels", "kB", "again CPU s", "wall s"):
-        table.add_column(heading, justify="right")
+    figures = ">CPU s", ">wall s", ">programs", ">kernels", ">kB", ">again CPU s", ">wall s"
+    table = plain_table("first call", *figures, caption=caption, caption_justify="left")
     rows = [*found]
     for part, total in sums.items():
         last = max(i for i, call in enumerate(rows) if part_of(call.name) == part)

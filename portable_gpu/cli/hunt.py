@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from operator import itemgetter
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 from rich.markup import escape
@@ -29,8 +29,18 @@ from portable_gpu.bench.noise import Listener
 from portable_gpu.bench.report import BenchReport
 from portable_gpu.bench.worker_pool import WorkerPool
 from portable_gpu.cli.budget import seconds_of
-from portable_gpu.cli.console import TABLE_STYLE, Console
+from portable_gpu.cli.console import Console, plain_table
 from portable_gpu.cli.files import replacing, write_json
+from portable_gpu.cli.options import (
+    BudgetOption,
+    DeviceOption,
+    JSONOption,
+    PlotOption,
+    SeedOption,
+    ShapesOption,
+    peers_of,
+    words,
+)
 from portable_gpu.cli.progress import with_progress
 from portable_gpu.cli.verdicts import verdicts
 from portable_gpu.errors import ArgumentError, PortableGPUError
@@ -42,44 +52,58 @@ _SAVED = 60.0  # seconds between two times that the file is written
 
 
 def hunt(
-    rows: str | None,
-    peers: Sequence[str] | None,
-    count: int,
-    seed: int,
-    budget: str,
-    jobs: int,
-    device: str | None,
-    report: Path | None,
-    plot: Path | None,
-    output: Console,
-    status: Console,
+    rows: Annotated[
+        str | None, typer.Option(help="Comma list of words in the rows' names: 'gemm batch,std'.")
+    ] = None,
+    peers: Annotated[
+        str | None,
+        typer.Option(
+            help="Comma list: torch, numpy, scipy, or portable_gpu@REVISION, another one of git's "
+            "revisions (torch; on a CPU numpy)."
+        ),
+    ] = None,
+    shapes: ShapesOption = 100,
+    seed: SeedOption = 1,
+    budget: BudgetOption = "5m",
+    jobs: Annotated[
+        int,
+        typer.Option(
+            help="On a GPU: processes that build and check; one at a time uses it.", min=1
+        ),
+    ] = 1,
+    device: DeviceOption = None,
+    report: JSONOption = None,
+    plot: PlotOption = None,
 ) -> None:
-    """Time as much of ``count`` cases a row as the budget allows, by ``jobs`` processes.
+    """Time random work of every kind beside a peer, in line and eager.
 
-    Raises:
-        ArgumentError: ``rows``, ``budget`` or ``jobs`` cannot be, or the file is of another hunt.
-        Exit: A result was wrong, nothing was timed, or a row lost against another revision.
+    With --json FILE the same command goes on where it ended; with --jobs it does in minutes what
+    takes an hour.
+
+    A row is lost against another revision if the geometric mean of the ratios is below 0.98 and
+    outside twice the spread that the revision shows against itself; the command then exits with 1.
     """
+    output, status = Console(), Console(stderr=True)
+    asked_peers = peers_of(peers)
     deadline = time.monotonic() + seconds_of(budget)
     listener, engine = Listener(), Engine(device)
     if jobs > 1 and engine.maps_host_memory:
         raise ArgumentError(f"--jobs is {jobs}; on a CPU one process times alone")
     chosen = _chosen(rows, kinds(engine))
     default = ["numpy"] if engine.maps_host_memory else ["torch"]
-    with open_peers(default if peers is None else peers, engine) as (opened, skipped):
+    with open_peers(default if asked_peers is None else asked_peers, engine) as (opened, skipped):
         for line in skipped:
             status.print(escape(line), soft_wrap=True)
         if not opened:
             raise PortableGPUError("there is no peer to hunt beside; see the lines above")
-        options = ["--shapes", str(count), "--seed", str(seed)]
-        options += [] if rows is None else ["--rows", rows]
         peer_names = [peer.name for peer in opened]
-        options += ["--peers", ",".join(peer_names)]
-        options += [] if device is None else ["--device", device]
-        options += [] if jobs == 1 else ["--jobs", str(jobs)]
+        options = words(
+            shapes=shapes, seed=seed, rows=rows, peers=",".join(peer_names), device=device,
+            jobs=jobs if jobs > 1 else None,
+        )  # fmt: skip
         result = BenchReport(engine, opened, TURNS, ["bench", "hunt", *options], device)
         result.trials = _resumed(report, result)
-        every = random_cases(chosen, count, seed, engine.maps_host_memory)
+        every = random_cases(chosen, shapes, seed, engine.maps_host_memory)
         known = {(trial.kind, trial.size) for trial in result.trials}
         left = [(row, case) for row, case in every if (str(row), case.size) not in known]
         if len(left) < len(every):
@@ -188,13 +212,9 @@ def _run(
 
 
 def _summary(trials: Sequence[Trial]) -> Table:
-    table = Table(
-        caption="Geometric means, and in brackets what a tenth of the ratios is below.",
-        **TABLE_STYLE,
-    )
-    table.add_column("row")
-    for heading in ("peer", "cases", "in line", "eager", "first ms", "programs"):
-        table.add_column(heading, justify="right")
+    caption = "Geometric means, and in brackets what a tenth of the ratios is below."
+    figures = ">peer", ">cases", ">in line", ">eager", ">first ms", ">programs"
+    table = plain_table("row", *figures, caption=caption)
     for item in summaries(trials):
         table.add_row(
             item.kind, item.peer, str(item.count), f"{item.ratio:.2f} ({item.tenth:.2f})",
@@ -205,11 +225,8 @@ def _summary(trials: Sequence[Trial]) -> Table:
 
 
 def _worst(trials: Sequence[Trial]) -> Table:
-    table = Table(caption=f"The worst {_SHOWN} in line, microseconds.", **TABLE_STYLE)
-    for heading in ("case", "dtype", "peer"):
-        table.add_column(heading, no_wrap=True)
-    for heading in ("ratio", "ours", "theirs", "eager"):
-        table.add_column(heading, justify="right")
+    headings = "case", "dtype", "peer", ">ratio", ">ours", ">theirs", ">eager"
+    table = plain_table(*headings, caption=f"The worst {_SHOWN} in line, microseconds.")
     for item in sorted(trials, key=lambda trial: trial.ratio)[:_SHOWN]:
         times = (f"{seconds * 1e6:.4g}" for seconds in (item.seconds, item.peer_seconds))
         table.add_row(

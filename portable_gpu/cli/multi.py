@@ -4,16 +4,24 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from importlib.util import find_spec
-from pathlib import Path
+from typing import Annotated
 
+import typer
 from rich.table import Table
 
 from portable_gpu.bench.multi import MultiBench, MultiRow
 from portable_gpu.bench.multi_calls import CALLS
 from portable_gpu.bench.noise import Listener
 from portable_gpu.bench.report import BenchReport
-from portable_gpu.cli.console import TABLE_STYLE, Console
+from portable_gpu.cli.console import Console, plain_table
 from portable_gpu.cli.files import replacing, write_json
+from portable_gpu.cli.options import (
+    DevicesOption,
+    JSONOption,
+    PlotOption,
+    TurnsOption,
+    words,
+)
 from portable_gpu.dtypes import dtype_of
 from portable_gpu.errors import ArgumentError, UnsupportedError
 from portable_gpu.multi import DeviceGroup
@@ -24,25 +32,34 @@ _LONG_PREPARATION = 3.0
 
 
 def multi(
-    names: str | None,
-    sizes: str | None,
-    dtype: str,
-    threads: str,
-    turns: int,
-    device: str | None,
-    report: Path | None,
-    plot: Path | None,
-    output: Console,
-    status: Console,
+    rows: Annotated[
+        str | None, typer.Option(help=f"Comma list of calls: {', '.join(CALLS)} (all).")
+    ] = None,
+    sizes: Annotated[
+        str | None,
+        typer.Option(
+            help="Comma list of the extents of matrices and cubes, or numbers of images (by the "
+            "call and the device)."
+        ),
+    ] = None,
+    dtype: Annotated[
+        str, typer.Option(help="NumPy's name; of fftn that of the real part.")
+    ] = "float32",
+    threads: Annotated[
+        str, typer.Option(help="As threads= of DeviceGroup: auto, one or each.")
+    ] = "auto",
+    turns: TurnsOption = 9,
+    device: DevicesOption = None,
+    report: JSONOption = None,
+    plot: PlotOption = None,
 ) -> None:
-    """Time calls on the devices of a group; for a single CPU, on two sub-devices.
+    """Time calls on one device of a group, on two and on all, beside the same call on one engine.
 
-    Raises:
-        ArgumentError: A call or a size is unknown.
-        PortableGPUError: A result is wrong, or results of several devices have other bits.
+    --plot draws the kernels and copies of the last call over time.
     """
+    output, status = Console(), Console(stderr=True)
     possible = [name for name, call in CALLS.items() if all(map(find_spec, call.packages))]
-    chosen = possible if names is None else [name.strip() for name in names.split(",")]
+    chosen = possible if rows is None else [name.strip() for name in rows.split(",")]
     if unknown := [name for name in chosen if name not in CALLS]:
         raise ArgumentError(
             f"--rows has {', '.join(map(repr, unknown))}; there are: {', '.join(CALLS)}"
@@ -54,23 +71,24 @@ def multi(
     with _group(device, threads) as group:
         engine = group.engines[0]
         on_cpu = engine.target.facts.type == "cpu"
-        listener, rows = Listener(), list[MultiRow]()
+        listener, timed = Listener(), list[MultiRow]()
         with status.status("rates of copies ..."):
             bench = MultiBench(group, turns)
         for name in chosen:
             for size in requested or CALLS[name].usual[0 if on_cpu else 1]:
                 with status.status(f"{name} of {size} ..."):
-                    rows.extend(bench.rows(name, size, dtype))
-        command = ["bench", "multi", "--rows", ",".join(chosen), "--dtype", dtype]
-        command += [] if sizes is None else ["--sizes", sizes]
-        command += [] if threads == "auto" else ["--threads", threads]
-        head = BenchReport(engine, [], turns, [*command, "--turns", str(turns)], device)
-        head.noise = listener.noise([row.seconds for row in rows], True)
+                    timed.extend(bench.rows(name, size, dtype))
+        policy = None if threads == "auto" else threads
+        options = words(
+            rows=",".join(chosen), dtype=dtype, sizes=sizes, threads=policy, turns=turns
+        )
+        head = BenchReport(engine, [], turns, ["bench", "multi", *options], device)
+        head.noise = listener.noise([row.seconds for row in timed], True)
         if report is not None:
             rates = {"up": bench.up, "down": bench.down, "host": bench.host}
             rates["products"] = {f"{n} {t}": rate for (n, t), rate in bench.products.items()}
             stages = {f"{name} {size}": stage for (name, size), stage in bench.stages.items()}
-            rows_of_report = [asdict(row) for row in rows]
+            rows_of_report = [asdict(row) for row in timed]
             report_of_all = {"rates": rates, "stages": stages, "multi": rows_of_report}
             write_json(report, head.to_dict() | report_of_all)
         if plot is not None and bench.timeline is not None:
@@ -83,7 +101,7 @@ def multi(
         output.write(line)
     for line in _stages(bench):
         output.write(line)
-    output.print(_table(rows))
+    output.print(_table(timed))
     if head.noise.warning:
         output.write(head.noise.warning, indent=0)
 
@@ -135,10 +153,8 @@ def _stages(bench: MultiBench) -> list[str]:
 def _table(rows: list[MultiRow]) -> Table:
     caption = "Efficiency: time of one device / (devices x time).  Of bound: least time / time."
     title = ", ".join(dict.fromkeys(row.dtype for row in rows))
-    table = Table(title=title, title_justify="left", caption=caption, **TABLE_STYLE)
-    table.add_column("call", no_wrap=True)
-    for heading in ("devices", "ms", "efficiency", "of bound", "overlap"):
-        table.add_column(heading, justify="right", no_wrap=True)
+    figures = ">devices", ">ms", ">efficiency", ">of bound", ">overlap"
+    table = plain_table("call", *figures, title=title, caption=caption)
     for row in rows:
         share = row.bound / row.seconds.median
         table.add_row(

@@ -9,8 +9,15 @@ from typing import Annotated, TypeAlias
 
 import typer
 
+from portable_gpu.bench.known_peers import is_known, registry
+from portable_gpu.bench.revisions import PREFIX
 from portable_gpu.cli.files import check_writable
-from portable_gpu.errors import ArgumentError, DeviceNotFoundError
+from portable_gpu.errors import (
+    ArgumentError,
+    DeviceNotFoundError,
+    PortableGPUError,
+    how_to_install,
+)
 from portable_gpu.runtime.devices import choose_device, requests_of
 
 
@@ -43,9 +50,24 @@ def _picture(path: Path | None) -> Path | None:
     return _file(path)
 
 
+def _plot(path: Path | None) -> Path | None:
+    if path is not None and find_spec("matplotlib") is None:
+        raise PortableGPUError(f"--plot needs the package matplotlib: {how_to_install('bench')}")
+    return _picture(path)
+
+
 DeviceOption: TypeAlias = Annotated[
     str | None,
     typer.Option("--device", help="Device, as PORTABLE_GPU_DEVICE takes it.", callback=_device),
+]
+DevicesOption: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--device",
+        help="The devices, separated by commas, as PORTABLE_GPU_DEVICE takes them (those of "
+        "DeviceGroup(); of a single CPU two sub-devices).",
+        callback=_device,
+    ),
 ]
 JSONOption: TypeAlias = Annotated[
     Path | None,
@@ -53,7 +75,13 @@ JSONOption: TypeAlias = Annotated[
 ]
 PlotOption: TypeAlias = Annotated[
     Path | None,
-    typer.Option("--plot", help="Draw the figures.", metavar="FILE.png", callback=_picture),
+    typer.Option("--plot", help="Draw the figures.", metavar="FILE.png", callback=_plot),
+]
+TurnsOption: TypeAlias = Annotated[int, typer.Option(help="Turns of each side.", min=9)]
+ShapesOption: TypeAlias = Annotated[int, typer.Option(help="Random cases (of each row).", min=1)]
+SeedOption: TypeAlias = Annotated[int, typer.Option(help="Seed of the random sizes.")]
+BudgetOption: TypeAlias = Annotated[
+    str, typer.Option(help="Time for everything: 90s, 10m, 1h30m.", metavar="TIME")
 ]
 PictureOption: TypeAlias = Annotated[
     Path,
@@ -61,6 +89,19 @@ PictureOption: TypeAlias = Annotated[
         "--picture", help="Where the picture goes.", metavar="FILE.png", callback=_picture
     ),
 ]
+
+
+def peers_of(text: str | None) -> list[str] | None:
+    """The peers of benchmarks that ``--peers`` names; ``None`` without it."""
+    if text is None:
+        return None
+    return names_of_peers(text, (*registry(), f"{PREFIX}REVISION"), is_known=is_known)
+
+
+def words(**options: object) -> list[str]:
+    """The words of a command line for the options that are not ``None``."""
+    given = {name: value for name, value in options.items() if value is not None}
+    return [word for name, value in given.items() for word in (f"--{name}", str(value))]
 
 
 def names_of_peers(

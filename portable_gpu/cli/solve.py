@@ -87,10 +87,9 @@ def solve(
 
     A residual above 16 sqrt(n) units of rounding is an error.
     """
-    for package in ("llvmlite", "scipy", *(["matplotlib"] if plot else [])):
+    for package in ("llvmlite", "scipy"):
         if find_spec(package) is None:
-            extra = "bench" if package == "matplotlib" else "sparse"
-            raise PortableGPUError(f"solve needs the package {package}: {how_to_install(extra)}")
+            raise PortableGPUError(f"solve needs the package {package}: {how_to_install('sparse')}")
     if dtype is not None and dtype not in _DTYPES:
         raise ArgumentError(f"--dtype is {dtype!r}; {', '.join(_DTYPES)} are factorised")
     if refine not in (None, "auto") and not str(refine).isdigit():

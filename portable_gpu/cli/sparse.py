@@ -5,19 +5,26 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from importlib.util import find_spec
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.table import Table
 from rich.text import Text
 
+from portable_gpu.arguments import one_of
 from portable_gpu.bench.noise import Listener
 from portable_gpu.bench.report import BenchReport
 from portable_gpu.bench.statistics import Statistic
-from portable_gpu.cli.console import TABLE_STYLE, Console
+from portable_gpu.cli.console import Console, plain_table
 from portable_gpu.cli.files import replacing, write_json
-from portable_gpu.cli.options import names_of_peers
+from portable_gpu.cli.options import (
+    DeviceOption,
+    JSONOption,
+    PlotOption,
+    TurnsOption,
+    names_of_peers,
+    words,
+)
 from portable_gpu.cli.progress import with_progress
 from portable_gpu.dtypes import dtype_of
 from portable_gpu.errors import PortableGPUError, how_to_install
@@ -27,7 +34,7 @@ if TYPE_CHECKING:
     from portable_gpu.bench.sparse import SparseContest, SparseRemark, SparseRow
     from portable_gpu.sparse import Symbolic
 
-SYNTAX = "Comma list of poisson2d:N (N^2 points), poisson3d:N, elasticity:N (N^3 cubes), FILE.mtx."
+_SYNTAX = "Comma list of poisson2d:N (N^2 points), poisson3d:N, elasticity:N (N^3 cubes), FILE.mtx."
 #: The time limit for the turns of each row if no sizes are given, in seconds.
 _BUDGET = 20.0
 
@@ -42,23 +49,21 @@ class _Results:
 
 
 def sparse(
-    dtype: str,
-    sizes: str | None,
-    peers: str | None,
-    ordering: str,
-    turns: int,
-    device: str | None,
-    report: Path | None,
-    plot: Path | None,
-    output: Console,
-    status: Console,
+    dtype: Annotated[
+        str, typer.Option(help="float32, float64, complex64 or complex128.")
+    ] = "float64",
+    sizes: Annotated[str | None, typer.Option(help=_SYNTAX)] = None,
+    peers: Annotated[
+        str | None, typer.Option(help="Comma list: scipy, cholmod; 'none' for none.")
+    ] = None,
+    ordering: Annotated[str, typer.Option(help="As --ordering of solve.")] = "auto",
+    turns: TurnsOption = 9,
+    device: DeviceOption = None,
+    report: JSONOption = None,
+    plot: PlotOption = None,
 ) -> None:
-    """Time factors and solves of several systems.
-
-    Raises:
-        ArgumentError: A size, a peer or the dtype is unknown.
-        Exit: A result was wrong.
-    """
+    """Time Cholesky factors of sparse matrices, and solves with them."""
+    output, status = Console(), Console(stderr=True)
     for package in ("llvmlite", "scipy"):
         if find_spec(package) is None:
             raise PortableGPUError(
@@ -68,7 +73,9 @@ def sparse(
     from portable_gpu.bench.sparse_peers import SPARSE_PEERS
     from portable_gpu.bench.sparse_problems import USUAL, problem
     from portable_gpu.sparse.formats import factor_dtype
+    from portable_gpu.sparse.ordering.choice import METHODS
 
+    one_of(ordering, ("auto", *METHODS), "--ordering")
     names = USUAL if sizes is None else tuple(name.strip() for name in sizes.split(","))
     values_dtype = factor_dtype(dtype_of(dtype))
     requested = names_of_peers(peers, [*SPARSE_PEERS], "of sparse ")
@@ -76,9 +83,10 @@ def sparse(
     listener, engine = Listener(), Engine(device)
     chosen_peers = [SPARSE_PEERS[name] for name in requested]
     contest = SparseContest(engine, chosen_peers, ordering, turns, None if sizes else _BUDGET)
-    options = ["--dtype", dtype, "--sizes", ",".join(names), "--ordering", ordering]
-    options += ["--peers", ",".join(requested) or "none", "--turns", str(turns)]
-    options += [] if device is None else ["--device", device]
+    options = words(
+        dtype=dtype, sizes=",".join(names), ordering=ordering, peers=",".join(requested) or "none",
+        turns=turns, device=device,
+    )  # fmt: skip
     results = _Results()
     complete = _run(contest, matrices, results, status)
     head = BenchReport(engine, [], turns, ["bench", "sparse", *options], device)
@@ -154,13 +162,8 @@ def _table(name: str, symbolic: Symbolic, rows: Sequence[SparseRow]) -> Table:
         f"{name}: n {symbolic.n:,}, {symbolic.ordering}, nnz(L) {symbolic.nnz:,}, "
         f"{symbolic.flops:.3g} flop, analysis {sum(symbolic.times.values()):.3g} s"
     )
-    table = Table(title=Text(title), title_justify="left", **TABLE_STYLE)
-    table.add_column("phase", no_wrap=True)
-    for heading in ("ours ms", "GFLOP/s"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("peer", no_wrap=True)
-    for heading in ("peer ms", "peer / ours"):
-        table.add_column(heading, justify="right", no_wrap=True)
+    headings = "phase", ">ours ms", ">GFLOP/s", "peer", ">peer ms", ">peer / ours"
+    table = plain_table(*headings, title=Text(title))
     for row in rows:
         table.add_row(
             row.phase,

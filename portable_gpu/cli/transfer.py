@@ -3,36 +3,39 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from pathlib import Path
+from typing import Annotated
 
+import typer
 from rich.markup import escape
 from rich.table import Table
 
 from portable_gpu.bench.noise import Listener
 from portable_gpu.bench.report import BenchReport
 from portable_gpu.bench.transfer import TRANSFER_PEERS, USUAL, TransferRow, transfers
-from portable_gpu.cli.console import TABLE_STYLE, Console
+from portable_gpu.cli.console import Console, plain_table
 from portable_gpu.cli.files import write_json
-from portable_gpu.cli.options import names_of_peers
+from portable_gpu.cli.options import DeviceOption, JSONOption, TurnsOption, names_of_peers, words
 from portable_gpu.errors import ArgumentError
 from portable_gpu.runtime.engine import Engine
 
 
 def transfer(
-    sizes: str | None,
-    peers: str | None,
-    turns: int,
-    device: str | None,
-    report: Path | None,
-    output: Console,
-    status: Console,
+    sizes: Annotated[
+        str | None, typer.Option(help="Comma list of bytes (1000 to 1000000000).")
+    ] = None,
+    peers: Annotated[
+        str | None,
+        typer.Option(
+            help="Comma list: driver (pyopencl's copies of pageable memory), pinned (of pinned "
+            "memory: what the bus gives), torch, cupy; 'none' for none."
+        ),
+    ] = None,
+    turns: TurnsOption = 9,
+    device: DeviceOption = None,
+    report: JSONOption = None,
 ) -> None:
-    """Time copies of several sizes in both directions.
-
-    Raises:
-        ArgumentError: A size or a peer is unknown.
-        PortableGPUError: A copy gave other bytes.
-    """
+    """Time copies of NumPy arrays to the device and back, fresh arrays on both sides."""
+    output, status = Console(), Console(stderr=True)
     requested = USUAL if sizes is None else tuple(map(_bytes, sizes.split(",")))
     names = names_of_peers(peers, [*TRANSFER_PEERS], "of transfer ")
     listener, engine = Listener(), Engine(device)
@@ -43,9 +46,9 @@ def transfer(
                 rows.append(result)
             else:
                 status.print(escape(result), soft_wrap=True)
-    command = ["bench", "transfer", "--sizes", ",".join(map(str, requested)), "--turns", str(turns)]
-    command += ["--peers", ",".join(names) or "none"]
-    head = BenchReport(engine, [], turns, command, device)
+    named = ",".join(names) or "none"
+    options = words(sizes=",".join(map(str, requested)), turns=turns, peers=named)
+    head = BenchReport(engine, [], turns, ["bench", "transfer", *options], device)
     head.noise = listener.noise([row.ours for row in rows], True)
     if report is not None:
         write_json(report, head.to_dict() | {"transfers": [asdict(row) for row in rows]})
@@ -62,14 +65,7 @@ def _bytes(text: str) -> int:
 
 
 def _table(rows: list[TransferRow]) -> Table:
-    table = Table(**TABLE_STYLE)
-    table.add_column("bytes", justify="right", no_wrap=True)
-    table.add_column("copy", no_wrap=True)
-    for heading in ("ours us", "GB/s"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("peer", no_wrap=True)
-    for heading in ("GB/s", "peer / ours"):
-        table.add_column(heading, justify="right", no_wrap=True)
+    table = plain_table(">bytes", "copy", ">ours us", ">GB/s", "peer", ">GB/s", ">peer / ours")
     for row in rows:
         theirs, ratio = row.theirs, row.ratio
         table.add_row(

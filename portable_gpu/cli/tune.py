@@ -13,9 +13,9 @@ from rich.progress import Progress as Bar
 from rich.table import Table
 
 from portable_gpu.cli.budget import seconds_of
-from portable_gpu.cli.console import TABLE_STYLE, Console
+from portable_gpu.cli.console import Console, plain_table
 from portable_gpu.cli.files import replacing
-from portable_gpu.cli.options import DeviceOption, PlotOption
+from portable_gpu.cli.options import BudgetOption, DeviceOption, PlotOption
 from portable_gpu.cli.path import path_of
 from portable_gpu.errors import ArgumentError, PortableGPUError, how_to_install
 from portable_gpu.runtime.engine import Engine
@@ -41,9 +41,7 @@ def tune(
         str | None,
         typer.Option(help="Problems to be good at, as --sizes of bench; all kinds without it."),
     ] = None,
-    budget: Annotated[
-        str, typer.Option(help="Time for everything: 90s, 10m, 1h30m.", metavar="TIME")
-    ] = "10m",
+    budget: BudgetOption = "10m",
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with the searches of earlier runs.")
     ] = False,
@@ -59,8 +57,6 @@ def tune(
     seconds = seconds_of(budget)
     if find_spec("optuna") is None:
         raise PortableGPUError(f"tune needs the package optuna: {how_to_install('tune')}")
-    if plot is not None and find_spec("matplotlib") is None:
-        raise PortableGPUError(f"--plot needs the package matplotlib: {how_to_install('tune')}")
     path = user_file()
     if path is None:
         raise PortableGPUError(f"this user has no home folder; {VARIABLE}=FILE names a table")
@@ -125,13 +121,10 @@ def _gain(progress: Progress) -> str:
 
 
 def _table(every: list[TuningJob], done: list[Progress]) -> Table:
-    table = Table(
-        caption="Gain: the time by formula over that of the policy in use.", **TABLE_STYLE
-    )
-    table.add_column("row, and its problems", width=_NAMES)
-    for heading in ("trials", "failed", "gain"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("outcome")
+    caption = "Gain: the time by formula over that of the policy in use."
+    headings = "row, and its problems", ">trials", ">failed", ">gain", "outcome"
+    table = plain_table(*headings, caption=caption)
+    table.columns[0].width = _NAMES
     for job in every:
         progress = next(
             (item for item in done if item.job == job), Progress(job, job.current, remark="no time")

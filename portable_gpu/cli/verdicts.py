@@ -9,7 +9,7 @@ from rich.table import Table
 
 from portable_gpu.bench.revisions import PREFIX
 from portable_gpu.bench.verdict import LEAST, Verdict
-from portable_gpu.cli.console import TABLE_STYLE
+from portable_gpu.cli.console import plain_table
 
 _CAPTION = (
     "Ratio: geometric mean of the revision's time over ours.  Itself: the same of two processes of "
@@ -20,11 +20,8 @@ _CAPTION = (
 
 def verdicts(rows: Iterable[tuple[str, str, Verdict]]) -> Table:
     """Make a table of rows, the peers of each, and the verdicts."""
-    table = Table(caption=_CAPTION.format(least=LEAST), **TABLE_STYLE)
-    table.add_column("row")
-    table.add_column("revision")
-    for heading in ("count", "ratio", "itself", "spread", "verdict"):
-        table.add_column(heading, justify="right", no_wrap=True)
+    headings = "row", "revision", ">count", ">ratio", ">itself", ">spread", ">verdict"
+    table = plain_table(*headings, caption=_CAPTION.format(least=LEAST))
     for row, peer, item in rows:
         table.add_row(
             escape(row), escape(peer.removeprefix(PREFIX)), str(item.count), f"{item.ratio:.3f}",

@@ -383,7 +383,8 @@ def test_dispatch(
     output = capsys.readouterr().out
     assert f"{engine.target.facts.name}: 3 of 3 cases timed" in output
     content = json.loads(report.read_text())
-    options = " ".join([*rows, "--dtype float32 --shapes 3 --seed 3"])
+    kind = " ".join(rows or ["--rows", "gemm"])
+    options = f"{kind} --dtype float32 --shapes 3 --seed 3"
     assert content["command"] == f"portable-gpu bench dispatch {options}"
     assert content["dispatch"]["distribution"]["count"] == 3
     for product in content["dispatch"]["products"]:

@@ -102,7 +102,7 @@ def test_rates_of_devices_with_memory_of_their_own(monkeypatch: pytest.MonkeyPat
         (["--sizes", "64x64"], "of multi it is a comma list of positive numbers"),
         (["--dtype", "int32"], "--dtype is int32; sum takes float16"),
         (["--rows", "cholesky", "--dtype", "float16"], "cholesky takes float32, float64, complex"),
-        (["--peers", "numpy"], "multi takes only"),
+        (["--peers", "numpy"], "No such option: --peers"),
         (["--threads", "two"], "threads is 'two'"),
         (["--device", "0:0,9:9"], "9:9"),
     ],

@@ -72,7 +72,7 @@ def test_nothing_wrong_is_timed(
         (["--sizes", "poisson2d:0"], "--sizes has 'poisson2d:0'"),
         (["--peers", "numpy"], "of sparse there are: scipy, cholmod"),
         (["--dtype", "float16"], "float16"),
-        (["--budget", "1m"], "sparse takes none of"),
+        (["--budget", "1m"], "No such option: --budget"),
     ],
 )
 def test_what_is_refused(
@@ -81,7 +81,7 @@ def test_what_is_refused(
     assert main(["bench", "sparse", *arguments]) == 2
     assert message in capsys.readouterr().err
     assert main(["bench", "sum", "--ordering", "amd"]) == 2
-    assert "--ordering is for sparse" in capsys.readouterr().err
+    assert "No such option: --ordering" in capsys.readouterr().err
 
 
 def test_problems() -> None:

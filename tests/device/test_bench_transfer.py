@@ -44,7 +44,7 @@ def test_other_bytes_are_an_error(
         (["--sizes", "1000x"], "--sizes has '1000x'"),
         (["--sizes", "0"], "--sizes has '0'"),
         (["--peers", "numpy"], "of transfer there are: driver, pinned, torch, cupy"),
-        (["--dtype", "float32"], "transfer takes only"),
+        (["--dtype", "float32"], "No such option: --dtype"),
     ],
 )
 def test_what_is_refused(

@@ -38,7 +38,8 @@ WRONG = {
     "--rows": ["nope", ""],
     "--seed": ["x"],
     "--shapes": ["0x0x0", "nope", "4x", "-3"],
-    "bench --shapes": ["0", "-1", "x"],
+    "bench dispatch --shapes": ["0", "-1", "x"],
+    "bench hunt --shapes": ["0", "-1", "x"],
     "--sizes": ["0x0x0", "nope", "", "4x4", "-3"],
     "--spill-dir": ["/no/such/folder", "README.md"],
     "--target": ["nope"],
@@ -51,29 +52,26 @@ WRONG = {
 NEEDS = {
     "explain": ["gemm", "8x8x8"],
     "render": ["gemm"],
-    "bench": ["gemm"],
+    "bench operations": ["gemm"],
     "tune": ["gemm"],
     "solve": ["a.mtx"],
-    "bench --shapes": ["dispatch"],
-    "bench --seed": ["dispatch"],
-    "bench --budget": ["dispatch"],
-    "bench --rows": ["hunt"],
-    "bench --threads": ["multi"],
     "explain --axis": ["sum", "8x8"],
 }
 
 
 def wrong_values() -> list[list[str]]:
     result = []
-    group = typer.main.get_command(_application())
-    for name, command in group.commands.items():  # type: ignore[attr-defined]
+    commands = dict(typer.main.get_command(_application()).commands)  # type: ignore[attr-defined]
+    kinds = commands.pop("bench").commands
+    commands |= {f"bench {kind}": command for kind, command in kinds.items()}
+    for name, command in commands.items():
         for parameter in command.params:
             option = max(parameter.opts, key=len)
             if option.startswith("--") and not parameter.is_flag and option != "--help":
                 key = f"{name} {option}"
                 needs = NEEDS.get(key, NEEDS.get(name, []))
                 for value in WRONG[key] if key in WRONG else WRONG[option]:
-                    result.append([name, *needs, option, value])
+                    result.append([*name.split(), *needs, option, value])
     return result
 
 
@@ -86,7 +84,8 @@ def test_a_wrong_value_is_refused_before_the_work(
 
     for name in (
         "bench.measure_roofs", "bench._run", "check_isa.check", "dispatch._run", "hunt._run",
-        "selftest._run", "solve._rows_of", "tune._run",
+        "multi.MultiBench", "selftest._run", "solve._rows_of", "sparse._run", "transfer.transfers",
+        "tune._run",
     ):  # fmt: skip
         monkeypatch.setattr(f"portable_gpu.cli.{name}", work)
     monkeypatch.setattr("portable_gpu.cli.digits.Digits.load", work)
