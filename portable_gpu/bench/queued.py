@@ -23,12 +23,12 @@ def hold_device(engine: Engine) -> Hold:
     """Return the kernel that keeps an engine's device busy until all calls are enqueued."""
 
     def make() -> Hold:
-        return Hold(engine.programs.program(hold_text(engine.target)), engine.queue)
+        return Hold(engine.programs.program(hold_spec(engine.target)), engine.queue)
 
     return engine.plan("hold the device", make)
 
 
-def hold_text(target: Target) -> Specialization:
+def hold_spec(target: Target) -> Specialization:
     """Render the kernel that keeps a device busy."""
     parameters = [
         buffer("float", "out", writes=True),

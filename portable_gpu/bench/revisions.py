@@ -31,7 +31,7 @@ import pyopencl as cl
 
 from portable_gpu.bench import revision_process
 from portable_gpu.bench.peers import Ours, Peer, public_call
-from portable_gpu.bench.queued import hold_text
+from portable_gpu.bench.queued import hold_spec
 from portable_gpu.bench.timing import Timed
 from portable_gpu.checking.operands import Array, Operands
 from portable_gpu.errors import ArgumentError, PortableGPUError
@@ -73,7 +73,7 @@ class Process:
         )
         try:
             target = engine.target
-            hold = hold_text(target)
+            hold = hold_spec(target)
             opened_package = self.ask(
                 "open",
                 device=_index(engine.device),

@@ -25,7 +25,7 @@ class OneLaunch(Plan):
     def __init__(
         self,
         engine: Engine,
-        text: Specialization,
+        spec: Specialization,
         kernel: str,
         constants: Mapping[str, Any],
         operands: Sequence[str],
@@ -48,7 +48,7 @@ class OneLaunch(Plan):
 
         Args:
             engine: The engine.
-            text, kernel: The text, and the name of the kernel.
+            spec, kernel: The specialization, and the name of the kernel.
             constants: The scalar arguments that are the same in all launches.
             operands: The names of the parameters of the operands.
             grid, group: The work-items of the launch, and of a work-group, along each axis.
@@ -91,7 +91,7 @@ class OneLaunch(Plan):
             *(["counters"] if counters else []),
         ]
         self._launch = engine.programs.launch(
-            text, kernel, constants, buffers,
+            spec, kernel, constants, buffers,
             [*scalars, *offsets], grid, group,
             as_bits=as_bits,
             bound={**tables, **{name: engine.upload(array) for name, array in arrays.items()}},

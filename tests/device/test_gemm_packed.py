@@ -348,8 +348,10 @@ def test_small_products_side_by_side(
 ) -> None:
     """Every layout, an operand for all products, blocks that are not full, C that is read."""
     m, k, n = shape
-    texts, text = [], lanes.text
-    monkeypatch.setattr(lanes, "text", lambda *given: texts.append(text(*given)) or texts[-1])
+    specs, specialize = [], lanes.specialization
+    monkeypatch.setattr(
+        lanes, "specialization", lambda *given: specs.append(specialize(*given)) or specs[-1]
+    )
     monkeypatch.setattr(lanes, "gain", lambda *_: 1e9)
     rng = np.random.default_rng(m + 10 * n)
     layouts = ["C", "F", "strided", "reversed"]
@@ -372,7 +374,7 @@ def test_small_products_side_by_side(
             if np.dtype(dtype).kind == "f":
                 scaled(engine, a, b, c)
                 check(c, a, b, 2, 3, before)
-    assert texts
+    assert specs
 
 
 def scaled(engine: Engine, a: Array, b: Array, c: Array) -> None:

@@ -139,7 +139,7 @@ def test_lines_that_the_copy_engine_copies(
     gpu = Emulator.of("sm_90", races=True)
     gpu.target = replace(gpu.target, compute_units=2)
     run = complex_pass(n, "float32", False)
-    assert "cp.async.bulk" in group.text([run], SMALL, gpu.target).text
+    assert "cp.async.bulk" in group.specialization([run], SMALL, gpu.target).text
     x = _numbers((2 * LANES * n + offset,), "float32")
     out = np.full(2 * LANES * n, np.nan, np.complex64)
     group.group_pass_plan(gpu, [run], SMALL).enqueue(gpu, [x, out], (offset, 0))  # type: ignore[arg-type]

@@ -9,7 +9,7 @@ from recorded_devices import H200
 
 from portable_gpu.dtypes import element
 from portable_gpu.errors import RenderError
-from portable_gpu.ops.factor.plan import TiledProblem, tiles_text
+from portable_gpu.ops.factor.plan import TiledProblem, tiles_spec
 from portable_gpu.ops.factor.problem import CholeskyProblem, SolveProblem
 from portable_gpu.ops.factor.variants import cholesky_variants, solve_variants
 from portable_gpu.ops.gemm.problem import Operand
@@ -71,7 +71,7 @@ def test_tiles_are_not_rendered_without_forward_progress(name: str) -> None:
     stuck = replace(example_target(name), forward_progress=False)
     for p in (cholesky(200, "f4"), solve(200, 100, "f4")):
         with pytest.raises(RenderError, match="promises no progress"):
-            _ = tiles_text(TiledProblem(p), stuck).text
+            _ = tiles_spec(TiledProblem(p), stuck).text
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_tiles_are_not_rendered_without_forward_progress(name: str) -> None:
 def test_registers_are_limited_where_groups_crowd_the_device(
     n: int, dtype: str, batch: tuple[int, ...], limited: bool
 ) -> None:
-    options = tiles_text(TiledProblem(cholesky(n, dtype, *batch)), GPU).options
+    options = tiles_spec(TiledProblem(cholesky(n, dtype, *batch)), GPU).options
     assert ("-cl-nv-maxrregcount=128" in options) == limited
 
 

@@ -254,5 +254,5 @@ def gradient_on_matrix_units(
     engine: Engine, problem: AttentionProblem, side: Side, policy: AnyGradientPolicy
 ) -> OneLaunch:
     """Return the plan of one side on matrix units; see :func:`gradient_plan`."""
-    text = specialization(problem, engine.target, side, policy)
-    return gradient_plan(engine, problem, side, text, policy.rows, policy.group_size)
+    spec = specialization(problem, engine.target, side, policy)
+    return gradient_plan(engine, problem, side, spec, policy.rows, policy.group_size)

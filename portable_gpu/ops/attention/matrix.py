@@ -124,7 +124,7 @@ def attention_on_matrix_units(
     engine: Engine, problem: AttentionProblem, policy: AnyPolicy
 ) -> OneLaunch:
     """Return the plan of attention on matrix units; see :func:`attention_plan`."""
-    text, kernel = specialization(problem, engine.target, policy), kernel_of(policy)
+    spec, kernel = specialization(problem, engine.target, policy), kernel_of(policy)
     return attention_plan(
-        engine, problem, text, policy.queries, policy.group_size, f"attention_{kernel}"
+        engine, problem, spec, policy.queries, policy.group_size, f"attention_{kernel}"
     )

@@ -191,7 +191,7 @@ def gradient_plan(
     engine: Engine,
     problem: AttentionProblem,
     side: str,
-    text: Specialization,
+    spec: Specialization,
     rows: int,
     group: int,
 ) -> OneLaunch:
@@ -202,7 +202,7 @@ def gradient_plan(
 
     Args:
         engine, problem, side: The engine, the problem, and the side.
-        text: The text of the kernel ``attention_backward``.
+        spec: The specialization of the kernel ``attention_backward``.
         rows, group: The rows of a work-group, and its work-items.
     """
     p, by_query = problem, side == "q"
@@ -210,7 +210,7 @@ def gradient_plan(
     blocks, names = -(-own // rows), backward_operands(p, side)
     constants = {**_constants(p, blocks), "dq_size": p.dq, "dv_size": p.dv}
     return OneLaunch(
-        engine, text, "attention_backward", constants | _strides(names, p.strides),
+        engine, spec, "attention_backward", constants | _strides(names, p.strides),
         [f"{name}_data" for name in names], (p.batch * heads * blocks * group,), (group,),
         offsets=[f"{name}_offset" for name in names], scalars=mask_of(p),
         flop=(2 if by_query else 3) * p.flop // 2,
@@ -220,8 +220,8 @@ def gradient_plan(
 def gradient_by_rows(engine: Engine, problem: AttentionProblem, side: str) -> OneLaunch:
     """Return the plan of one side whose work-items have rows; see :func:`gradient_plan`."""
     group, rows, _ = partition(problem, engine.target, "backward")
-    text = backward_specialization(problem, engine.target, side)
-    return gradient_plan(engine, problem, side, text, group * rows, group)
+    spec = backward_specialization(problem, engine.target, side)
+    return gradient_plan(engine, problem, side, spec, group * rows, group)
 
 
 def _strides(names: Sequence[str], strides: Sequence[Shape]) -> dict[str, int]:
@@ -282,7 +282,7 @@ def _specialize(
 def attention_plan(
     engine: Engine,
     problem: AttentionProblem,
-    text: Specialization,
+    spec: Specialization,
     rows: int,
     group: int,
     kernel: str = "attention_forward",
@@ -291,14 +291,14 @@ def attention_plan(
 
     Args:
         engine, problem: The engine and the problem.
-        text, kernel: The text, and the name of the kernel.
+        spec, kernel: The specialization, and the name of the kernel.
         rows, group: The queries of a work-group, and its work-items.
     """
     p, names = problem, operands(problem)
     blocks = -(-p.queries // rows)
     constants = {**_constants(p, blocks), "dq": p.dq, "dv": p.dv}
     return OneLaunch(
-        engine, text, kernel, constants | _strides(names, p.strides),
+        engine, spec, kernel, constants | _strides(names, p.strides),
         [f"{name}_data" for name in names], (p.batch * p.heads * blocks * group,), (group,),
         offsets=[f"{name}_offset" for name in names], scalars=mask_of(p),
         flop=p.flop, nbytes=p.bytes,
@@ -308,5 +308,5 @@ def attention_plan(
 def attention_by_rows(engine: Engine, problem: AttentionProblem) -> OneLaunch:
     """Return the plan whose work-items have rows of queries; see :func:`attention_plan`."""
     group, rows, _ = partition(problem, engine.target, "forward")
-    text = specialization(problem, engine.target)
-    return attention_plan(engine, problem, text, group * rows, group)
+    spec = specialization(problem, engine.target)
+    return attention_plan(engine, problem, spec, group * rows, group)

@@ -128,12 +128,12 @@ def gradient_specialization(
 def attention_by_tiles(engine: Engine, problem: AttentionProblem) -> OneLaunch:
     """Return the plan of attention in register tiles; see :func:`attention_plan`."""
     rows, _ = partition(problem, engine.target, None)
-    text = specialization(problem, engine.target)
-    return attention_plan(engine, problem, text, rows, _GROUP)
+    spec = specialization(problem, engine.target)
+    return attention_plan(engine, problem, spec, rows, _GROUP)
 
 
 def gradient_by_tiles(engine: Engine, problem: AttentionProblem, side: Side) -> OneLaunch:
     """Return the plan of one side in register tiles; see :func:`gradient_plan`."""
     rows, _ = partition(problem, engine.target, side)
-    text = gradient_specialization(problem, engine.target, side)
-    return gradient_plan(engine, problem, side, text, rows, _GROUP)
+    spec = gradient_specialization(problem, engine.target, side)
+    return gradient_plan(engine, problem, side, spec, rows, _GROUP)

@@ -68,7 +68,7 @@ def by_copies(
         estimate=variant.estimate + sum(item.estimate for item in moved),
         launches=variant.launches + len(moved),
         why="images copied with adjacent channels; " + variant.why,
-        texts=lambda: [*(text for item in moved for text in item.texts()), *variant.texts()],
+        texts=lambda: [*(spec for item in moved for spec in item.texts()), *variant.texts()],
         bind=partial(_bind_copies, problem=problem, inside=inside),
         details={
             **variant.details,
@@ -132,7 +132,7 @@ def _of_windows(problem: ConvProblem, target: Target, table: TuningTable) -> Var
         estimate=sum(item.estimate for item in launched),
         launches=sum(item.launches for item in launched),
         why=f"products of windows gathered from the images: {first.name}",
-        texts=lambda: [text for item in launched for text in item.texts()],
+        texts=lambda: [spec for item in launched for spec in item.texts()],
         bind=partial(bind_products, problem=problem),
         row=first.row,
         details={

@@ -68,7 +68,7 @@ def variants(problem: ConvProblem, target: Target, table: TuningTable) -> Iterat
         why=f"windows gathered from images in pieces of bfloat16: {multiplied[0].name}",
         texts=lambda: [
             *(item.repack.spec for item in passes),
-            *(text for item in launched for text in item.texts()),
+            *(spec for item in launched for spec in item.texts()),
         ],
         bind=partial(_bind, problem=problem, inside=inside),
         works=multiplied[0].works,

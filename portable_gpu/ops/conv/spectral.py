@@ -360,7 +360,7 @@ def variants(
         launches=len(every) + sum(variant.launches * n for variant, n in best),
         why=f"transforms of {' x '.join(str(s.lengths[c]) for c in s.axes)}, products of spectra",
         texts=lambda: [
-            *(text for variant, _ in best for text in variant.texts()),
+            *(spec for variant, _ in best for spec in variant.texts()),
             *(s.products(count, adds=False).specialization for count in {n for _, n in every}),
         ],
         bind=partial(_bind, problem=problem, limit=limit),

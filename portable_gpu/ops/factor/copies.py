@@ -58,7 +58,7 @@ def copy_plan(engine: Engine, problem: CopyProblem) -> OneLaunch:
         **strides({"from": p.source, "to": p.target}), **extents(p.batch),
     }  # fmt: skip
     return OneLaunch(
-        engine, copy_text(p, engine.target), "copy", constants, ["from", "to"],
+        engine, copy_spec(p, engine.target), "copy", constants, ["from", "to"],
         (pieces * bands * prod(p.batch) * size,), (size,),
         nbytes=2 * prod(p.batch) * p.m * p.n * p.source.elem.itemsize,
     )  # fmt: skip
@@ -68,7 +68,7 @@ def _by_cpu_tiles(problem: CopyProblem, target: Target) -> bool:
     return target.is_cpu and not problem.inverse
 
 
-def copy_text(problem: CopyProblem, target: Target) -> Specialization:
+def copy_spec(problem: CopyProblem, target: Target) -> Specialization:
     """Render the kernel of copies."""
     by_tiles = _by_cpu_tiles(problem, target)
     kernels = {"copy": copy_parameters(problem.source.elem, len(problem.batch), by_tiles)}

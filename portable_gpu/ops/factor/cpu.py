@@ -74,8 +74,8 @@ def cpu_cholesky_plan(engine: Engine, problem: CholeskyProblem, policy: CpuPolic
     first column.
     """
     line, size = cholesky_scratch(problem.n, policy, problem.elem)
-    text = cholesky_text(problem, policy, engine.target)
-    return _cholesky_plan(engine, problem, text, problem.count, size, ld=line)
+    spec = cholesky_spec(problem, policy, engine.target)
+    return _cholesky_plan(engine, problem, spec, problem.count, size, ld=line)
 
 
 def cpu_lanes_plan(engine: Engine, problem: CholeskyProblem, policy: CpuPolicy) -> OneLaunch:
@@ -84,14 +84,14 @@ def cpu_lanes_plan(engine: Engine, problem: CholeskyProblem, policy: CpuPolicy) 
     Operands and scalar: see :func:`cpu_cholesky_plan`.
     """
     lanes = policy.vector // problem.elem.components
-    text, blocks = lanes_text(problem, policy, engine.target), -(-problem.count // lanes)
-    return _cholesky_plan(engine, problem, text, blocks, problem.n * problem.n * lanes)
+    spec, blocks = lanes_spec(problem, policy, engine.target), -(-problem.count // lanes)
+    return _cholesky_plan(engine, problem, spec, blocks, problem.n * problem.n * lanes)
 
 
 def _cholesky_plan(
     engine: Engine,
     problem: CholeskyProblem,
-    text: Specialization,
+    spec: Specialization,
     blocks: int,
     size: int,
     **constants: int,
@@ -99,7 +99,7 @@ def _cholesky_plan(
     """Return the plan of work-items that factorise blocks one after another.
 
     Args:
-        engine, problem, text: The engine, the problem, and the text of its kernel.
+        engine, problem, spec: The engine, the problem, and the specialization of its kernel.
         blocks, size: The number of blocks, and the elements of scratch of each.
         constants: Arguments of this kernel alone.
     """
@@ -109,7 +109,7 @@ def _cholesky_plan(
     operands = {"l": p.l} if p.in_place else {"a": p.a, "l": p.l}
     constants |= {"n": p.n, "size": size, "run": run, "count": p.count}
     return OneLaunch(
-        engine, text, "cholesky", {**constants, **strides(operands), **extents(p.batch)},
+        engine, spec, "cholesky", {**constants, **strides(operands), **extents(p.batch)},
         [*operands, "report"], (items,), (1,), scalars={"first": 0},
         workspaces={"scratch": items * size * p.elem.itemsize}, flop=p.flop, nbytes=p.bytes,
     )  # fmt: skip
@@ -139,7 +139,7 @@ def cpu_solve_plan(
     items = -(-p.count // run) * groups
     operands = {"l": p.l, "b": p.b} if source is None else {"l": p.l, "from": source, "b": p.b}
     return OneLaunch(
-        engine, solve_text(p, policy, engine.target, source), "solve",
+        engine, solve_spec(p, policy, engine.target, source), "solve",
         {
             "n": p.n, "m": p.m, "size": size, "ld": line, "run": run, "count": p.count,
             "groups": groups, "columns": columns, **strides(operands), **extents(p.batch),
@@ -149,7 +149,7 @@ def cpu_solve_plan(
     )  # fmt: skip
 
 
-def cholesky_text(
+def cholesky_spec(
     problem: CholeskyProblem, policy: CpuPolicy, target: Target, ragged: bool = False
 ) -> Specialization:
     """Render the kernel of small factorisations; ``ragged``: a table gives sizes and offsets."""
@@ -176,7 +176,7 @@ def by_lanes(problem: CholeskyProblem, policy: CpuPolicy) -> bool:
     return fits and len(p.batch) == 1 and p.count >= lanes
 
 
-def lanes_text(problem: CholeskyProblem, policy: CpuPolicy, target: Target) -> Specialization:
+def lanes_spec(problem: CholeskyProblem, policy: CpuPolicy, target: Target) -> Specialization:
     """Render the kernel of factorisations with a matrix in each lane."""
     policy.check(target, problem.elem)
     return specialize(
@@ -189,7 +189,7 @@ def lanes_text(problem: CholeskyProblem, policy: CpuPolicy, target: Target) -> S
     )
 
 
-def solve_text(
+def solve_spec(
     problem: SolveProblem,
     policy: CpuPolicy,
     target: Target,

@@ -155,7 +155,7 @@ def pack_plan(engine: Engine, problem: PackProblem) -> OneLaunch:
         "pieces": pieces, "bands": bands, **strides(operands), **extents(p.batch),
     }  # fmt: skip
     return OneLaunch(
-        engine, pack_text(p, engine.target), "pack", constants, list(operands),
+        engine, pack_spec(p, engine.target), "pack", constants, list(operands),
         (pieces * bands * p.count * size,), (size,),
         scalars={"beta": 1.0} if p.operation == "add" else None,
         nbytes=p.bytes,
@@ -195,14 +195,14 @@ def zeros_plan(
     size, count = 1 if engine.target.is_cpu else ZEROS_GROUP, prod(batch)
     items = lanes(n, engine.target) if layout == "dense" else size
     return OneLaunch(
-        engine, zeros_text(batch, triangle, engine.target, layout, items), "zeros",
+        engine, zeros_spec(batch, triangle, engine.target, layout, items), "zeros",
         {"n": n, "count": count, **strides({"triangle": triangle}), **extents(batch)},
         ["triangle", "report"], (-(-count * items // size) * size,), (size,),
         nbytes=count * n * triangle.elem.itemsize,
     )  # fmt: skip
 
 
-def pack_text(problem: PackProblem, target: Target) -> Specialization:
+def pack_spec(problem: PackProblem, target: Target) -> Specialization:
     """Render the kernel of copies between packed and dense storage."""
     return specialize(
         "factor/pack",
@@ -221,7 +221,7 @@ def lanes(n: int, target: Target) -> int:
     return 1 if target.is_cpu else min(ZEROS_GROUP, ceil_power_of_two(n))
 
 
-def zeros_text(
+def zeros_spec(
     batch: tuple[int, ...], triangle: Operand, target: Target, layout: str, items: int = 0
 ) -> Specialization:
     """Render the kernel that checks diagonals for zeros.
@@ -254,7 +254,7 @@ def typical_texts(target: Target, elem: Element) -> list[Specialization]:
         for operation in ("unpack", "pack", "add")
     ]
     zeros = [
-        zeros_text((), line, target, "packed"),
-        zeros_text((), matrix, target, "dense"),
+        zeros_spec((), line, target, "packed"),
+        zeros_spec((), matrix, target, "dense"),
     ]
-    return [*(pack_text(move, target) for move in moves), *zeros]
+    return [*(pack_spec(move, target) for move in moves), *zeros]

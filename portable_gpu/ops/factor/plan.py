@@ -38,7 +38,7 @@ def cholesky_plan(engine: Engine, problem: CholeskyProblem, policy: CholeskyPoli
     operands = {"l": p.l} if p.in_place else {"a": p.a, "l": p.l}
     groups, size = -(-p.count // policy.together), policy.group_size
     return OneLaunch(
-        engine, cholesky_text(p, policy, engine.target), "cholesky",
+        engine, cholesky_spec(p, policy, engine.target), "cholesky",
         {"n": p.n, "count": p.count, **strides(operands), **extents(p.batch)},
         [*operands, "report"], (groups * size,), (size,), scalars={"first": 0}, flop=p.flop,
         nbytes=p.bytes,
@@ -58,7 +58,7 @@ def solve_plan(
     operands = {"l": p.l} | ({} if source is None else {"c": source}) | {"b": p.b}
     constants = {"n": p.n, "m": p.m, "groups": groups, "count": p.count}
     return OneLaunch(
-        engine, solve_text(p, policy, engine.target, source=source), "solve",
+        engine, solve_spec(p, policy, engine.target, source=source), "solve",
         {**constants, **extents(p.batch), **strides(operands)},
         [*operands, *(["report"] if p.reports else [])], (groups * stacks * size,), (size,),
         flop=p.flop, nbytes=p.bytes,
@@ -77,7 +77,7 @@ def tiles_plan(engine: Engine, problem: TiledProblem) -> OneLaunch:
         "count": whole.count, **strides(p.operands), **extents(whole.batch),
     }  # fmt: skip
     return OneLaunch(
-        engine, tiles_text(p, engine.target), "tiles", constants,
+        engine, tiles_spec(p, engine.target), "tiles", constants,
         [*p.order, *(["report"] if p.factorises else [])], (p.groups * _TILE_GROUP,),
         (_TILE_GROUP,),
         scalars={"first": 0} if p.factorises else None, counters=2 + p.tiles * whole.count,
@@ -96,7 +96,7 @@ def vector_plan(engine: Engine, problem: TiledProblem) -> OneLaunch:
     cells = cells_of(groups, whole.elem)
     constants = {"n": p.n, "m": p.m, "blocks": blocks, "groups": groups, "cells": cells}
     return OneLaunch(
-        engine, vector_text(p, engine.target), "vector",
+        engine, vector_spec(p, engine.target), "vector",
         {**constants, **strides(p.operands), **extents(whole.batch)}, p.order,
         (groups * _TILE_GROUP,), (_TILE_GROUP,),
         counters=2 + 2 * cells,  # ticket, count, and two words for each cell
@@ -182,7 +182,7 @@ class TiledProblem:
         return ["l", "c", "v"] if self.source else ["l", "v"]
 
 
-def cholesky_text(
+def cholesky_spec(
     problem: CholeskyProblem, policy: CholeskyPolicy, target: Target, ragged: bool = False
 ) -> Specialization:
     """Render the kernel of small factorisations; ``ragged``: a table has sizes and offsets."""
@@ -199,7 +199,7 @@ def cholesky_text(
     )
 
 
-def solve_text(
+def solve_spec(
     problem: SolveProblem,
     policy: SolvePolicy,
     target: Target,
@@ -229,7 +229,7 @@ def solve_text(
     )
 
 
-def tiles_text(problem: TiledProblem, target: Target) -> Specialization:
+def tiles_spec(problem: TiledProblem, target: Target) -> Specialization:
     """Render the kernel of factorisations and solves by tiles in one launch."""
     p = problem.whole
     # P has rows s of L, and Q rows f of V, which is L, or X with its axes exchanged: *_along says
@@ -267,7 +267,7 @@ def tiles_text(problem: TiledProblem, target: Target) -> Specialization:
 _CROWDED = 8
 
 
-def vector_text(problem: TiledProblem, target: Target) -> Specialization:
+def vector_spec(problem: TiledProblem, target: Target) -> Specialization:
     """Render the kernel of solves for few columns."""
     p = problem.whole
     return specialize(

@@ -19,8 +19,8 @@ from portable_gpu.dtypes import Element
 from portable_gpu.ops.factor import cpu
 from portable_gpu.ops.factor.cpu import CpuPolicy
 from portable_gpu.ops.factor.kernels import update_parameters
-from portable_gpu.ops.factor.packed import ZEROS_GROUP, aligned, zeros_text
-from portable_gpu.ops.factor.plan import cholesky_text, solve_text
+from portable_gpu.ops.factor.packed import ZEROS_GROUP, aligned, zeros_spec
+from portable_gpu.ops.factor.plan import cholesky_spec, solve_spec
 from portable_gpu.ops.factor.policy import CholeskyPolicy, SolvePolicy
 from portable_gpu.ops.factor.problem import CholeskyProblem, SolveProblem
 from portable_gpu.ops.factor.recursive import SubPlans
@@ -70,13 +70,13 @@ class _TableKernel:
     """A kernel that reads a table, and its launch.
 
     Attributes:
-        text, name: The kernel.
+        spec, name: The specialization, and the name of the kernel.
         constants: The constant arguments.
         groups, size: Work-groups, and work-items of each.
         scratch: Bytes of workspace for each group.
     """
 
-    text: Specialization
+    spec: Specialization
     name: str
     constants: dict[str, Any]
     groups: int
@@ -94,7 +94,7 @@ def _table_plan(
 ) -> OneLaunch:
     """Return the plan of a kernel that reads a table; ``scalars``: those that calls may pass."""
     return OneLaunch(
-        engine, kernel.text, kernel.name, kernel.constants, names, (kernel.groups * kernel.size,),
+        engine, kernel.spec, kernel.name, kernel.constants, names, (kernel.groups * kernel.size,),
         (kernel.size,), scalars=scalars, tables={"table": table},
         workspaces={"scratch": kernel.groups * kernel.scratch}, flop=flop,
     )  # fmt: skip
@@ -136,8 +136,8 @@ def _cholesky(p: CholeskyProblem, count: int, target: Target) -> _TableKernel:
     policy = CholeskyPolicy.for_size(p.n, target, p.elem)
     constants = {"max_n": p.n, "count": count, **strides({"l": p.l})}
     groups = -(-count // policy.together)
-    text = cholesky_text(p, policy, target, ragged=True)
-    return _TableKernel(text, "cholesky", constants, groups, policy.group_size)
+    spec = cholesky_spec(p, policy, target, ragged=True)
+    return _TableKernel(spec, "cholesky", constants, groups, policy.group_size)
 
 
 def _cholesky_on_cpu(p: CholeskyProblem, count: int, target: Target) -> _TableKernel:
@@ -146,17 +146,17 @@ def _cholesky_on_cpu(p: CholeskyProblem, count: int, target: Target) -> _TableKe
     _, size = cpu.cholesky_scratch(p.n, policy, p.elem)
     constants = {"count": count, "size": size, **strides({"l": p.l})}
     groups = cpu.workers(count, target)
-    text = cpu.cholesky_text(p, policy, target, ragged=True)
-    return _TableKernel(text, "cholesky", constants, groups, 1, size * p.elem.itemsize)
+    spec = cpu.cholesky_spec(p, policy, target, ragged=True)
+    return _TableKernel(spec, "cholesky", constants, groups, 1, size * p.elem.itemsize)
 
 
 def ragged_zeros(engine: Engine, a: RaggedMatrices) -> Step:
     """The step that checks diagonals for zeros; operands: the triangles, ..., and the report."""
     count, size = len(a.rows), 1 if engine.target.is_cpu else ZEROS_GROUP
     matrix = Operand(a.elem, 1, 1)
-    text = zeros_text((), matrix, engine.target, "table")
+    spec = zeros_spec((), matrix, engine.target, "table")
     constants = {"count": count, **strides({"triangle": matrix})}
-    kernel = _TableKernel(text, "zeros", constants, count, size)
+    kernel = _TableKernel(spec, "zeros", constants, count, size)
     table = _matrices(a, np.arange(count), False)
     return Step(_table_plan(engine, kernel, table, ["triangle", "report"]), (0, 2))
 
@@ -228,8 +228,8 @@ def _solve(p: SolveProblem, count: int, target: Target) -> _TableKernel:
     across = -(-p.m // policy.columns)
     constants = {"max_n": p.n, "count": count, "groups": across, **strides({"l": p.l, "b": p.b})}
     groups = across * -(-count // policy.together)
-    text = solve_text(p, policy, target, ragged=True)
-    return _TableKernel(text, "solve", constants, groups, policy.group_size)
+    spec = solve_spec(p, policy, target, ragged=True)
+    return _TableKernel(spec, "solve", constants, groups, policy.group_size)
 
 
 def _solve_on_cpu(p: SolveProblem, count: int, target: Target) -> _TableKernel:
@@ -239,16 +239,16 @@ def _solve_on_cpu(p: SolveProblem, count: int, target: Target) -> _TableKernel:
     across = cpu.shares(p.m, count, policy.strip(p.elem), target)
     constants = {"size": size, "count": count, "groups": across, **strides({"l": p.l, "b": p.b})}
     groups = across * cpu.workers(count, target)
-    text = cpu.solve_text(p, policy, target, ragged=True)
-    return _TableKernel(text, "solve", constants, groups, 1, size * p.elem.itemsize)
+    spec = cpu.solve_spec(p, policy, target, ragged=True)
+    return _TableKernel(spec, "solve", constants, groups, 1, size * p.elem.itemsize)
 
 
 def _update(p: SolveProblem, count: int, target: Target, k: int, along_rows: bool) -> _TableKernel:
     """Return the kernel that subtracts the product of the k columns left of a diagonal block."""
     across = -(-p.m // _UPDATERS)
     constants = {"k": k, "groups": across, **strides({"l": p.l, "b": p.b})}
-    text = update_text(p, target, along_rows)
-    return _TableKernel(text, "update", constants, across * count, _UPDATERS)
+    spec = update_spec(p, target, along_rows)
+    return _TableKernel(spec, "update", constants, across * count, _UPDATERS)
 
 
 def _classes(target: Target, block: int) -> list[int]:
@@ -312,7 +312,7 @@ def _pairs(
     return np.stack([n, m, start, row, col, begin, ld, np.ones_like(n)], axis=1).astype(np.int64)
 
 
-def update_text(problem: SolveProblem, target: Target, along_rows: bool) -> Specialization:
+def update_spec(problem: SolveProblem, target: Target, along_rows: bool) -> Specialization:
     """Render the kernel that subtracts the product of the columns left of a diagonal block."""
     return specialize(
         "factor/update", target, {"update": update_parameters(problem.elem)}, problem=problem,
@@ -326,16 +326,16 @@ def typical_texts(target: Target, elem: Element) -> list[Specialization]:
     n, m = 16, 64
     factor = CholeskyProblem(n, (), matrix, matrix, in_place=True)
     solve = SolveProblem(n, m, (), matrix, matrix)
-    zeros = zeros_text((), matrix, target, "table")
+    zeros = zeros_spec((), matrix, target, "table")
     if target.is_cpu:
         return [
-            _cholesky_on_cpu(factor, 1, target).text,
-            _solve_on_cpu(solve, 1, target).text,
+            _cholesky_on_cpu(factor, 1, target).spec,
+            _solve_on_cpu(solve, 1, target).spec,
             zeros,
         ]
     return [
-        _cholesky(factor, 1, target).text,
-        _solve(solve, 1, target).text,
-        update_text(solve, target, along_rows=True),
+        _cholesky(factor, 1, target).spec,
+        _solve(solve, 1, target).spec,
+        update_spec(solve, target, along_rows=True),
         zeros,
     ]

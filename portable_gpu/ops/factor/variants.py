@@ -10,21 +10,21 @@ from typing import TypeVar
 from portable_gpu.codegen.specialization import Specialization
 from portable_gpu.dtypes import Element
 from portable_gpu.ops.factor import cpu, estimates
-from portable_gpu.ops.factor.copies import CopyProblem, copy_plan, copy_text
+from portable_gpu.ops.factor.copies import CopyProblem, copy_plan, copy_spec
 from portable_gpu.ops.factor.cpu import CpuPolicy, cpu_cholesky_plan, cpu_lanes_plan, cpu_solve_plan
 from portable_gpu.ops.factor.estimates import BlockSizes
-from portable_gpu.ops.factor.packed import lanes, pack_plan, zeros_plan, zeros_text
+from portable_gpu.ops.factor.packed import lanes, pack_plan, zeros_plan, zeros_spec
 from portable_gpu.ops.factor.packed_steps import PackedSubPlans
 from portable_gpu.ops.factor.plan import (
     TiledProblem,
     cholesky_plan,
-    cholesky_text,
+    cholesky_spec,
     solve_plan,
-    solve_text,
+    solve_spec,
     tiles_plan,
-    tiles_text,
+    tiles_spec,
     vector_plan,
-    vector_text,
+    vector_spec,
 )
 from portable_gpu.ops.factor.policy import TILE, CholeskyPolicy, SolvePolicy
 from portable_gpu.ops.factor.problem import CholeskyProblem, SolveProblem
@@ -78,7 +78,7 @@ def cholesky_variants(
                 estimate=estimates.small_seconds(p, policy.group_size, policy.together, target),
                 launches=1,
                 why=f"a work-group holds {policy.size} columns in registers",
-                texts=lambda: [cholesky_text(p, policy, target)],
+                texts=lambda: [cholesky_spec(p, policy, target)],
                 bind=lambda engine: cholesky_plan(engine, p, policy),
                 row=PolicyRow(policy, "CholeskyPolicy.for_size"),
                 details={"group size": policy.group_size},
@@ -159,7 +159,7 @@ def _cholesky_on_cpu(p: CholeskyProblem, target: Target) -> Variant:
             if lanes
             else f"a triangle of {p.n} columns fits half of the second cache"
         ),
-        texts=lambda: [(cpu.lanes_text if lanes else cpu.cholesky_text)(p, policy, target)],
+        texts=lambda: [(cpu.lanes_spec if lanes else cpu.cholesky_spec)(p, policy, target)],
         bind=lambda engine: (cpu_lanes_plan if lanes else cpu_cholesky_plan)(engine, p, policy),
         row=PolicyRow(policy, "CpuPolicy.default"),
         details={"block": policy.block},
@@ -176,7 +176,7 @@ def _small_solve(p: SolveProblem, source: Operand | None, target: Target) -> Var
         estimate=estimates.small_seconds(p, policy.group_size, policy.together, target),
         launches=1,
         why=f"local memory holds {policy.rows} columns of L",
-        texts=lambda: [solve_text(forwards, policy, target, source=reversed_source)],
+        texts=lambda: [solve_spec(forwards, policy, target, source=reversed_source)],
         bind=lambda engine: _with_offsets(
             solve_plan(engine, forwards, policy, reversed_source), starts
         ),
@@ -199,7 +199,7 @@ def _with_zero_check(
         variant,
         launches=1 + variant.launches,
         texts=lambda: [
-            zeros_text(p.batch, p.l, target, "dense", lanes(p.n, target)),
+            zeros_spec(p.batch, p.l, target, "dense", lanes(p.n, target)),
             *variant.texts(),
         ],
         bind=bind,
@@ -215,7 +215,7 @@ def _solve_on_cpu(p: SolveProblem, target: Target, source: Operand | None) -> Va
         estimate=estimates.small_seconds(p, 1, 1, target),
         launches=1,
         why=f"a triangle of {p.n} columns fits half of the second cache",
-        texts=lambda: [cpu.solve_text(forwards, policy, target, reversed_source)],
+        texts=lambda: [cpu.solve_spec(forwards, policy, target, reversed_source)],
         bind=lambda engine: _with_offsets(
             cpu_solve_plan(engine, forwards, policy, reversed_source), starts
         ),
@@ -231,7 +231,7 @@ def _tiles(problem: TiledProblem, target: Target, starts: tuple[int, ...] = ()) 
         estimate=estimates.tiles_seconds(problem.whole, problem.whole.flop, target),
         launches=1,
         why="a work-group for each tile; groups wait for the tiles that they need",
-        texts=lambda: [tiles_text(problem, target)],
+        texts=lambda: [tiles_spec(problem, target)],
         bind=lambda engine: _with_offsets(tiles_plan(engine, problem), starts),
         details={"tile": TILE},
     )
@@ -244,7 +244,7 @@ def _vectors(problem: TiledProblem, target: Target, starts: tuple[int, ...] = ()
         estimate=estimates.vectors_seconds(problem.whole, problem.m, target),
         launches=1,
         why="a work-group for each 64 rows of a column; groups wait for the rows that they need",
-        texts=lambda: [vector_text(problem, target)],
+        texts=lambda: [vector_spec(problem, target)],
         bind=lambda engine: _with_offsets(vector_plan(engine, problem), starts),
         details={"rows": TILE},
     )
@@ -327,7 +327,7 @@ def _cholesky_texts(
     problem: CholeskyProblem, sizes: BlockSizes, target: Target, table: TuningTable
 ) -> Sequence[Specialization]:
     p = replace(problem, a=problem.l, in_place=True)
-    copies = [] if problem.in_place else [copy_text(_triangle(problem), target)]
+    copies = [] if problem.in_place else [copy_spec(_triangle(problem), target)]
     return [*copies, *_collected_texts(partial(cholesky_steps, p), sizes, target, table)]
 
 
@@ -338,7 +338,7 @@ def _solve_texts(
     target: Target,
     table: TuningTable,
 ) -> Sequence[Specialization]:
-    copies = [] if source is None else [copy_text(_moved(problem, source), target)]
+    copies = [] if source is None else [copy_spec(_moved(problem, source), target)]
     return [*copies, *_collected_texts(partial(solve_steps, problem), sizes, target, table)]
 
 

@@ -120,14 +120,16 @@ def _step_plan(engine: Engine, kind: CosineKind, real: Element, side: _CosineSte
         constants[f"batch{d}_size"] = axis.size
         constants[f"x_batch{d}"], constants[f"y_batch{d}"] = axis.strides
     return OneLaunch(
-        engine, text(kind, side.stage, real, rank, engine.target), side.stage, constants,
+        engine, specialization(kind, side.stage, real, rank, engine.target), side.stage, constants,
         ["x", "y"], (-(-items // group) * group,), (group,),
         tables={"w": as_components(_roots(kind, side.n), real.real)},
         nbytes=2 * real.itemsize * lines * side.numbers,
     )  # fmt: skip
 
 
-def text(kind: CosineKind, stage: str, real: Element, rank: int, target: Target) -> Specialization:
+def specialization(
+    kind: CosineKind, stage: str, real: Element, rank: int, target: Target
+) -> Specialization:
     """Render the kernel of a step."""
     kernels = {
         stage: [

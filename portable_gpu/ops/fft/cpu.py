@@ -90,7 +90,7 @@ def _with_fused_pairs(pass_steps: Sequence[PassStep]) -> tuple[PassStep, ...]:
     return tuple(result)
 
 
-def text(
+def specialization(
     passes: Sequence[Pass],
     policy: CpuFftPolicy,
     target: Target,
@@ -292,7 +292,7 @@ def cpu_pass_plan(
             tables[f"{name}_factor"] = as_components(padded, first.real.real)
     operands = ["x", "t", "y"] if last.target.times else ["x", "y"]
     launches = [passes, *other_launches]
-    spec = text(passes, policy, engine.target, other_launches)
+    spec = specialization(passes, policy, engine.target, other_launches)
     scalars = {"scale": 1.0}
     buffers = [*(name for name, size in workspaces.items() if size), *operands]
     offsets = [f"{name}_offset" for name in operands]

@@ -82,14 +82,15 @@ def direct_plan(engine: Engine, problem: DirectProblem) -> OneLaunch:
         constants[f"axis{c}_t"] = p.second.shape[a]
         constants[f"axis{c}_first"] = first
     return OneLaunch(
-        engine, text(p.elem, len(p.axes), rank, engine.target), "direct", constants, "xty",
+        engine, specialization(p.elem, len(p.axes), rank, engine.target), "direct", constants,
+        "xty",
         (-(-items // _GROUP) * _GROUP,), (_GROUP,),
         starts=[array.start for array in arrays.values()], flop=p.flop,
         nbytes=p.elem.itemsize * sum(prod(array.shape) for array in arrays.values()),
     )  # fmt: skip
 
 
-def text(elem: Element, count: int, rank: int, target: Target) -> Specialization:
+def specialization(elem: Element, count: int, rank: int, target: Target) -> Specialization:
     """Render the kernel for ``count`` convolved axes and ``rank`` others."""
     batch = [f"batch{d}" for d in range(rank)]
     convolved = [f"axis{c}" for c in range(count)]

@@ -104,7 +104,9 @@ def _roots(name: str) -> Parameter:
     return buffer("pair_t", name, restrict=False)
 
 
-def text(passes: Sequence[Pass], policy: GroupFftPolicy, target: Target) -> Specialization:
+def specialization(
+    passes: Sequence[Pass], policy: GroupFftPolicy, target: Target
+) -> Specialization:
     """Render the kernel of a pass, or of two that share a launch."""
     plans = group_shapes(passes, policy, target)
     tags = ("0", "1") if len(passes) == 2 else ("",)
@@ -271,7 +273,7 @@ def group_pass_plan(
         for name, table in tables.items()
     }
     return OneLaunch(
-        engine, text(passes, policy, engine.target), "fft", constants, operands,
+        engine, specialization(passes, policy, engine.target), "fft", constants, operands,
         (total * plans[0].group,), (plans[0].group,),
         offsets=[name.replace("data", "offset") for name in operands],
         starts=(*(0 for _ in operands[:-1]), -last.target.shift),

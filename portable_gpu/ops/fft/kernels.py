@@ -83,7 +83,8 @@ class PassKernels:
     Attributes:
         name: The name of the kernel in tables of policies.
         policy: The class of its policy.
-        text: Renders its text for the passes of a launch, and of launches that share the text.
+        specialization: Renders the text for the passes of a launch, and of launches that
+            share it.
         plan: Makes a plan from an engine, passes, a policy, two tables, and the passes of launches
             that share the text.
         seconds: Estimates the seconds of passes, without the launch.
@@ -95,7 +96,9 @@ class PassKernels:
 
     name: str
     policy: type[FftPolicy]
-    text: Callable[[Sequence[Pass], Any, Target, Sequence[Sequence[Pass]]], Specialization]
+    specialization: Callable[
+        [Sequence[Pass], Any, Target, Sequence[Sequence[Pass]]], Specialization
+    ]
     plan: Callable[..., Plan]
     seconds: Callable[[Sequence[Pass], Any, Target, DeviceCosts], float]
     with_fused_passes: Callable[[Sequence[Decomposition], Line, Any, Target], list[Decomposition]]
@@ -209,14 +212,14 @@ def _group_parts(
 
 
 _CPU = PassKernels(
-    name="fft/cpu", policy=CpuFftPolicy, text=cpu.text, plan=cpu.cpu_pass_plan,
+    name="fft/cpu", policy=CpuFftPolicy, specialization=cpu.specialization, plan=cpu.cpu_pass_plan,
     seconds=_cpu_seconds,
     with_fused_passes=lambda found, line, *_: cpu.with_fused_passes(found, line),
     fused_axes=lambda *_: [], between=False, orders=True,
 )  # fmt: skip
 _GROUP = PassKernels(
     name="fft/group", policy=GroupFftPolicy,
-    text=lambda passes, policy, target, _: group.text(passes, policy, target),
+    specialization=lambda passes, policy, target, _: group.specialization(passes, policy, target),
     plan=lambda engine, passes, policy, factors, _: group.group_pass_plan(
         engine, passes, policy, factors
     ),

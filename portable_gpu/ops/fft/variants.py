@@ -236,7 +236,7 @@ def _variant(
         launches=len(launches),
         why="; ".join(_WHY[name] for name in names),
         texts=lambda: [
-            kernels.text(passes_of(pass_steps), choice.policy, target, others)
+            kernels.specialization(passes_of(pass_steps), choice.policy, target, others)
             for (pass_steps, _), others in zip(launches, company, strict=True)
         ],
         bind=partial(

@@ -112,7 +112,7 @@ class SubtreesPlan(FrontsPlan):
         shape = _Scratch(columns, below, peak, front_policy(target, elem), elem)
         groups = _threads(len(subtrees), target, in_order)
         super().__init__(
-            device, subtrees_text(elem, target), "subtrees",
+            device, subtrees_spec(elem, target), "subtrees",
             {
                 "size": shape.size, "triangle": shape.triangle, "places": shape.places,
                 "count": len(subtrees),
@@ -151,7 +151,7 @@ def assembly_step(device: DeviceFronts, s: int) -> Step:
     """Return the step that assembles a front: its panel, and its update in the arena."""
     count = _ITEMS * device.engine.target.compute_units
     plan = FrontsPlan(
-        device, assemble_text(device.elem, device.engine.target), "assemble",
+        device, assemble_spec(device.elem, device.engine.target), "assemble",
         {"s": s, "count": count}, ["values", "factor", "arena"], count, 1,
     )  # fmt: skip
     return Step(plan, (VALUES, FACTOR, ARENA))
@@ -168,7 +168,7 @@ def work(columns: _Int64, rows: _Int64) -> np.ndarray[Any, np.dtype[np.float64]]
     return flop
 
 
-def subtrees_text(elem: Element, target: Target) -> Specialization:
+def subtrees_spec(elem: Element, target: Target) -> Specialization:
     """Render the kernel of subtrees."""
     policy = front_policy(target, elem)
     policy.check(target, elem)
@@ -190,7 +190,7 @@ def subtrees_text(elem: Element, target: Target) -> Specialization:
     )
 
 
-def assemble_text(elem: Element, target: Target) -> Specialization:
+def assemble_spec(elem: Element, target: Target) -> Specialization:
     """Render the kernel that assembles one front."""
     parameters = [
         *fronts_tables(),

@@ -149,7 +149,7 @@ class FrontsPlan(OneLaunch):
     def __init__(
         self,
         device: DeviceFronts,
-        text: Specialization,
+        spec: Specialization,
         name: str,
         constants: Mapping[str, Any],
         operands: Sequence[str],
@@ -164,7 +164,7 @@ class FrontsPlan(OneLaunch):
 
         Args:
             device: The fronts.
-            text, name: The kernel.
+            spec, name: The specialization, and the name of the kernel.
             constants: Scalar arguments that are the same for all calls.
             operands: The names of the operands.
             groups, size: The number of work-groups, and of work-items in each.
@@ -174,6 +174,6 @@ class FrontsPlan(OneLaunch):
         """
         tables = {**(further or {}), **dict(zip(TABLES, device.tables, strict=True))}
         super().__init__(
-            device.engine, text, name, constants, operands, (groups * size,), (size,),
+            device.engine, spec, name, constants, operands, (groups * size,), (size,),
             tables=tables, workspaces={"scratch": scratch}, counters=counters, flop=flop,
         )  # fmt: skip

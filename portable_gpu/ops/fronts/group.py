@@ -131,9 +131,9 @@ def _is_large(device: DeviceFronts, front: int, flop: int, sizes: BlockSizes) ->
 
 
 def _small(device: DeviceFronts, which: _Table | _Int64, shape: tuple[int, int, int]) -> Step:
-    text = small_text(device.elem, device.engine.target, shape)
+    spec = small_spec(device.elem, device.engine.target, shape)
     plan = FrontsPlan(
-        device=device, text=text, name="small", constants={},
+        device=device, spec=spec, name="small", constants={},
         operands=["values", "factor", "arena", "report"], groups=len(which), size=shape[1],
         further={"which": which.astype(np.int32)}, flop=flop_of(device, which),
     )  # fmt: skip
@@ -141,9 +141,9 @@ def _small(device: DeviceFronts, which: _Table | _Int64, shape: tuple[int, int, 
 
 
 def _assemble(device: DeviceFronts, tiles: _Table) -> Step:
-    text = assemble_text(device.elem, device.engine.target)
+    spec = assemble_spec(device.elem, device.engine.target)
     plan = FrontsPlan(
-        device=device, text=text, name="assemble", constants={},
+        device=device, spec=spec, name="assemble", constants={},
         operands=["values", "factor", "arena"], groups=len(tiles), size=_GROUP,
         further={"tiles": tiles, **cuts(device.fronts, tiles)},
     )  # fmt: skip
@@ -159,15 +159,15 @@ def _tiles(device: DeviceFronts, which: _Int64, tiles: _Table) -> list[Step]:
     c, u = fronts.columns[which], fronts.rows[which]
     updates = int((c * u * (u + 1)).sum()) * elem.components**2
     plan = FrontsPlan(
-        device=device, text=tiles_text(elem, target), name="tiles", constants=constants,
+        device=device, spec=tiles_spec(elem, target), name="tiles", constants=constants,
         operands=["factor", "report"], groups=own_tiles, size=_GROUP, further=tables,
         flop=flop_of(device, which) - updates, counters=2 + len(tiles),
     )  # fmt: skip
     steps = [Step(plan, (FACTOR, PIVOT_STATUS))]
     if update_tiles:
-        text = update_text(elem, target)
+        spec = update_spec(elem, target)
         plan = FrontsPlan(
-            device=device, text=text, name="update", constants={"first_tile": own_tiles},
+            device=device, spec=spec, name="update", constants={"first_tile": own_tiles},
             operands=["factor", "arena"], groups=update_tiles, size=_GROUP, further=tables,
             flop=updates,
         )  # fmt: skip
@@ -175,7 +175,7 @@ def _tiles(device: DeviceFronts, which: _Int64, tiles: _Table) -> list[Step]:
     return steps
 
 
-def small_text(elem: Element, target: Target, shape: tuple[int, int, int]) -> Specialization:
+def small_spec(elem: Element, target: Target, shape: tuple[int, int, int]) -> Specialization:
     """Render the kernel of small fronts of one class."""
     size, lanes, across = shape
     parameters = [
@@ -192,7 +192,7 @@ def small_text(elem: Element, target: Target, shape: tuple[int, int, int]) -> Sp
     )  # fmt: skip
 
 
-def assemble_text(elem: Element, target: Target) -> Specialization:
+def assemble_spec(elem: Element, target: Target) -> Specialization:
     """Render the kernel that assembles tiles."""
     local_bytes = min(target.local_mem_size, _MAX_LOCAL_BYTES)
     height = 64 if 64 * 65 * elem.itemsize <= local_bytes else 32
@@ -207,7 +207,7 @@ def assemble_text(elem: Element, target: Target) -> Specialization:
     return specialize("fronts/assemble", target, {"assemble": parameters}, e=elem, height=height)
 
 
-def tiles_text(elem: Element, target: Target) -> Specialization:
+def tiles_spec(elem: Element, target: Target) -> Specialization:
     """Render the kernel that factorises own columns by tiles in one launch."""
     report = buffer("long", "report", writes=True, shared=True, restrict=False)
     parameters = [
@@ -219,10 +219,10 @@ def tiles_text(elem: Element, target: Target) -> Specialization:
         *scalars("long", "report_offset"),
         COUNTERS,
     ]
-    return _text("tiles", parameters, elem, target, adds=False)
+    return _spec("tiles", parameters, elem, target, adds=False)
 
 
-def update_text(elem: Element, target: Target) -> Specialization:
+def update_spec(elem: Element, target: Target) -> Specialization:
     """Render the kernel of updates by tiles."""
     parameters = [
         *scalars("int", "first_tile"),
@@ -230,10 +230,10 @@ def update_text(elem: Element, target: Target) -> Specialization:
         *fronts_tables(),
         *written(elem, "factor", "arena", restrict=True),
     ]
-    return _text("update", parameters, elem, target, adds=True)
+    return _spec("update", parameters, elem, target, adds=True)
 
 
-def _text(
+def _spec(
     name: str, parameters: Sequence[Parameter], elem: Element, target: Target, adds: bool
 ) -> Specialization:
     return specialize(

@@ -112,7 +112,7 @@ def _small(device: DeviceFronts, which: np.ndarray[Any, Any], places: cl.Buffer)
         constants["square"] = square_size
         tables["index"] = np.arange(int((c + u).max()), dtype=np.int32)
     plan = FrontsPlan(
-        device=device, text=small_text(elem, target), name="inverse", constants=constants,
+        device=device, spec=small_spec(elem, target), name="inverse", constants=constants,
         operands=["factor", "diagonal", "z"], groups=groups, size=group_size(target),
         further=tables, scratch=groups * size * elem.itemsize,
         flop=2 * int(work.sum()) * elem.components**2,
@@ -130,7 +130,7 @@ def _rows(device: DeviceFronts, which: np.ndarray[Any, Any], places: cl.Buffer) 
     block = np.arange(blocks.sum()) - np.repeat(np.cumsum(blocks) - blocks, blocks)
     tasks = np.stack([np.repeat(which, blocks), run * block], axis=1).astype(np.int32)
     plan = FrontsPlan(
-        device=device, text=rows_text(device.elem, target), name="inverse_rows",
+        device=device, spec=rows_spec(device.elem, target), name="inverse_rows",
         constants={"run": run}, operands=["z"], groups=len(tasks), size=size,
         further={"tasks": tasks, "block_start": places},
     )  # fmt: skip
@@ -208,7 +208,7 @@ def strip_of(target: Target, elem: Element) -> int:
     return 2 * front_policy(target, elem).vector // elem.components
 
 
-def small_text(elem: Element, target: Target) -> Specialization:
+def small_spec(elem: Element, target: Target) -> Specialization:
     """Render the kernel of small fronts."""
     first = [*scratch(elem), *tables("int", "which"), *tables("long", "block_start")]
     sizes = scalars("long", "count", "size", "panel_size")
@@ -237,7 +237,7 @@ def small_text(elem: Element, target: Target) -> Specialization:
     return specialize("fronts/inverse", target, kernels, e=elem, lanes=group_size(target))
 
 
-def rows_text(elem: Element, target: Target) -> Specialization:
+def rows_spec(elem: Element, target: Target) -> Specialization:
     """Render the kernel that extracts Z22 of large fronts."""
     parameters = [
         *tables("int2", "tasks"),
@@ -252,4 +252,4 @@ def rows_text(elem: Element, target: Target) -> Specialization:
 
 def typical_texts(elem: Element, target: Target) -> list[Specialization]:
     """Return one kernel of each kind."""
-    return [small_text(elem, target), rows_text(elem, target)]
+    return [small_spec(elem, target), rows_spec(elem, target)]

@@ -60,7 +60,7 @@ def lower_plan(
     groups = -(-len(take) // (run * size))
     return OneLaunch(
         engine,
-        lower_text(elem, target, mirror is not None, conjugates, rounding, index.itemsize > 4),
+        lower_spec(elem, target, mirror is not None, conjugates, rounding, index.itemsize > 4),
         "lower", {"n": len(rows[0]) - 1, "count": len(take), "run": run}, ["from", "to", "doubt"],
         (groups * size,), (size,), tables=tables,
         nbytes=sum(x.nbytes for x in tables.values()) + (stored + len(take)) * elem.itemsize,
@@ -73,7 +73,7 @@ def table_bytes(rows: int, elements: int, stored: int, compares: bool) -> int:
     return 8 * (rows + 1) + elements * (4 + index * (2 if compares else 1))
 
 
-def lower_text(
+def lower_spec(
     elem: Element,
     target: Target,
     compares: bool,

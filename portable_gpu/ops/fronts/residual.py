@@ -56,7 +56,7 @@ def residual_plan(
         b, x: The strides of B and X.
     """
     strides = {"b_row": b.row, "b_col": b.col, "x_row": x.row, "x_col": x.col}
-    return _plan(rows, residual_text(a, elem, rows.engine.target, False), count, "bxr", strides)
+    return _plan(rows, residual_spec(a, elem, rows.engine.target, False), count, "bxr", strides)
 
 
 def sums_plan(rows: Rows, a: Element) -> OneLaunch:
@@ -64,22 +64,22 @@ def sums_plan(rows: Rows, a: Element) -> OneLaunch:
 
     The operands are A's values and the sums, which are real.
     """
-    return _plan(rows, residual_text(a, a, rows.engine.target, True), 1, "r", {})
+    return _plan(rows, residual_spec(a, a, rows.engine.target, True), 1, "r", {})
 
 
 def _plan(
-    rows: Rows, text: Specialization, count: int, operands: str, strides: dict[str, int]
+    rows: Rows, spec: Specialization, count: int, operands: str, strides: dict[str, int]
 ) -> OneLaunch:
     target = rows.engine.target
     size, run = group_size(target), _RUN if target.is_cpu else 1
     groups = -(-rows.n * count // (run * size))
     return OneLaunch(
-        rows.engine, text, "residual", {"n": rows.n, "count": count, "run": run, **strides},
+        rows.engine, spec, "residual", {"n": rows.n, "count": count, "run": run, **strides},
         ["values", *operands], (groups * size,), (size,), tables=rows.tables,
     )  # fmt: skip
 
 
-def residual_text(a: Element, elem: Element, target: Target, sums: bool) -> Specialization:
+def residual_spec(a: Element, elem: Element, target: Target, sums: bool) -> Specialization:
     """Render the kernel."""
     result = elem.real if sums else f"{elem.name}_t"
     parameters = [

@@ -98,21 +98,21 @@ def _step(
 ) -> Step:
     elem, target = device.elem, device.engine.target
     operands, places = ["factor", "x", "contributions"], (factor, x, contributions)
-    text = solve_text(name, elem, target)
+    spec = solve_spec(name, elem, target)
     which = np.concatenate(lists).astype(np.int32)
     if target.is_cpu:
         # One list of few columns has two work-items, so that two cores solve.
         columns = _STRIP if count > _STRIP or len(lists) > 1 else max(1, -(-count // 2))
         start = np.cumsum([0, *map(len, lists)]).astype(np.int32)
         plan = FrontsPlan(
-            device=device, text=text, name=name,
+            device=device, spec=spec, name=name,
             constants={"lists": len(lists), "count": count, "share": columns}, operands=operands,
             groups=len(lists) * -(-count // columns), size=1,
             further={"which": which, "list_start": start},
         )  # fmt: skip
     else:
         plan = FrontsPlan(
-            device=device, text=text, name=name, constants={"first_of": 0, "count": count},
+            device=device, spec=spec, name=name, constants={"first_of": 0, "count": count},
             operands=operands, groups=len(which), size=_SIZE, further={"which": which},
         )  # fmt: skip
     return Step(plan, places)
@@ -135,7 +135,7 @@ def permute_plan(
     size, run = group_size(target), _RUN if target.is_cpu else 1
     groups = -(-n * count // (run * size))
     return OneLaunch(
-        engine, permute_text(elem, b.elem, target, back), "permute",
+        engine, permute_spec(elem, b.elem, target, back), "permute",
         {"n": n, "count": count, "b_row": b.row, "b_col": b.col, "run": run}, ["b", "x"],
         (groups * size,), (size,), tables={"perm": perm}, nbytes=2 * n * count * b.elem.itemsize,
     )  # fmt: skip
@@ -153,14 +153,14 @@ def take_plan(
     size, run = group_size(target), _RUN if target.is_cpu else 1
     groups = -(-count // (run * size))
     return OneLaunch(
-        engine, take_text(source, to, target), "take",
+        engine, take_spec(source, to, target), "take",
         {"count": count, "length": length, "run": run}, ["from", "to"], (groups * size,), (size,),
         tables={"index": index.astype(np.int64)},
         nbytes=count * (8 + source.itemsize + to.itemsize),
     )  # fmt: skip
 
 
-def take_text(source: Element, to: Element, target: Target) -> Specialization:
+def take_spec(source: Element, to: Element, target: Target) -> Specialization:
     """Render the kernel that gathers elements by their indices."""
     parameters = [
         *tables("long", "index"),
@@ -172,7 +172,7 @@ def take_text(source: Element, to: Element, target: Target) -> Specialization:
     return specialize("fronts/take", target, {"take": parameters}, source=source, to_=to, size=size)
 
 
-def solve_text(name: str, elem: Element, target: Target) -> Specialization:
+def solve_spec(name: str, elem: Element, target: Target) -> Specialization:
     """Render the kernel of a direction: ``forward`` or ``backward``."""
     lists = ["list_start"] if target.is_cpu else []
     sizes = ["lists", "count", "share"] if target.is_cpu else ["first_of", "count"]
@@ -191,7 +191,7 @@ def solve_text(name: str, elem: Element, target: Target) -> Specialization:
     return specialize(f"fronts/{name}", target, kernels, e=elem, size=_SIZE)
 
 
-def permute_text(elem: Element, other: Element, target: Target, back: bool) -> Specialization:
+def permute_spec(elem: Element, other: Element, target: Target, back: bool) -> Specialization:
     """Render the kernel that permutes rows between x, of ``elem``, and b, of ``other``."""
     parameters = [
         *tables("int", "perm"),

@@ -42,13 +42,13 @@ def last_step(device: DeviceFronts) -> Step:
     """Return the step that finds the first column that failed."""
     engine, size = device.engine, group_size(device.engine.target)
     plan = OneLaunch(
-        engine, first_failure_text(engine.target), "first_failure", {"count": len(device.fronts)},
+        engine, first_failure_spec(engine.target), "first_failure", {"count": len(device.fronts)},
         ["failures", "report"], (size,), (size,), tables={"fronts": device.tables[0]},
     )  # fmt: skip
     return Step(plan, (PIVOT_STATUS, REPORT))
 
 
-def first_failure_text(target: Target) -> Specialization:
+def first_failure_spec(target: Target) -> Specialization:
     """Render the kernel that finds the first column that failed."""
     parameters = [
         *tables("long", "fronts", "failures"),

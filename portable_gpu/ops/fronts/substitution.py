@@ -111,9 +111,9 @@ def _small(
     """Return the launch for fronts of one class."""
     *_, lanes, columns_of_group = shape
     pieces = -(-count // columns_of_group)
-    text = small_text(device.elem, device.engine.target, shape, backward)
+    spec = small_spec(device.elem, device.engine.target, shape, backward)
     plan = FrontsPlan(
-        device=device, text=text, name=text.name.removeprefix("fronts/"),
+        device=device, spec=spec, name=spec.name.removeprefix("fronts/"),
         constants={"count": count, "pieces": pieces},
         operands=["factor", "x", "contributions"][: len(operands)], groups=len(which) * pieces,
         size=lanes, further={"which": which.astype(np.int32), **tables},
@@ -135,17 +135,17 @@ def _long(
     names = ["factor", "x", "contributions"][: len(operands)]
     if count <= _MAX_VECTORS:
         groups = len(blocks) * count
-        text = vector_text(elem, target, backward)
+        spec = vector_spec(elem, target, backward)
         cells = cells_of(int((-(-fronts.columns[which] // TILE)).sum()) * count, elem)
         constants, counters = {"groups": groups, "count": count, "cells": cells}, 2 * cells
     else:
         across = -(-count // TILE)
         groups = counters = len(blocks) * across
-        text = solve_text(elem, target, backward)
+        spec = solve_spec(elem, target, backward)
         constants = {"groups": groups, "count": count, "tiles_f": across}
         names[1] = "x_all"
     plan = FrontsPlan(
-        device=device, text=text, name=text.name.removeprefix("fronts/"), constants=constants,
+        device=device, spec=spec, name=spec.name.removeprefix("fronts/"), constants=constants,
         operands=names, groups=groups, size=_GROUP, further={"tasks": blocks, **tables},
         counters=2 + counters,
     )  # fmt: skip
@@ -170,7 +170,7 @@ def tasks(fronts: Fronts, which: np.ndarray[Any, np.dtype[np.int64]], backward: 
     return blocks_of_fronts[order].astype(np.int32)
 
 
-def small_text(elem: Element, target: Target, shape: _Shape, backward: bool) -> Specialization:
+def small_spec(elem: Element, target: Target, shape: _Shape, backward: bool) -> Specialization:
     """Render the kernel of small fronts of one class."""
     size, columns, lanes, columns_of_group = shape
     name = "small_backward" if backward else "small_forward"
@@ -209,14 +209,14 @@ def _long_parameters(
     ]
 
 
-def vector_text(elem: Element, target: Target, backward: bool) -> Specialization:
+def vector_spec(elem: Element, target: Target, backward: bool) -> Specialization:
     """Render the kernel of other fronts for few right-hand sides."""
     sizes = [*scalars("uint", "groups"), *scalars("long", "cells", "count")]
     kernels = {"vector": _long_parameters(elem, backward, sizes, "x")}
     return specialize("fronts/vector", target, kernels, e=elem, backward=backward)
 
 
-def solve_text(elem: Element, target: Target, backward: bool) -> Specialization:
+def solve_spec(elem: Element, target: Target, backward: bool) -> Specialization:
     """Render the kernel of other fronts for many right-hand sides."""
     sizes = [*scalars("uint", "groups"), *scalars("long", "count"), *scalars("int", "tiles_f")]
     return specialize(
@@ -244,8 +244,8 @@ def solve_text(elem: Element, target: Target, backward: bool) -> Specialization:
 
 def typical_texts(elem: Element, target: Target, backward: bool) -> list[Specialization]:
     """Return one kernel of each kind."""
-    texts = [vector_text(elem, target, backward), solve_text(elem, target, backward)]
+    texts = [vector_spec(elem, target, backward), solve_spec(elem, target, backward)]
     for wide, (widths, classes) in ((1, _NARROW), (_LINE // elem.itemsize, _WIDE)):
         size, lanes = classes[-1]
-        texts.append(small_text(elem, target, (size, widths[-1], lanes, wide), backward))
+        texts.append(small_spec(elem, target, (size, widths[-1], lanes, wide), backward))
     return texts

@@ -27,7 +27,7 @@ from portable_gpu.ops.gemm.packed.forms import (
     shape_class,
 )
 from portable_gpu.ops.gemm.packed.plan import PackedPlan
-from portable_gpu.ops.gemm.packed.plan import specialization_of as packed_text
+from portable_gpu.ops.gemm.packed.plan import specialization_of as packed_spec
 from portable_gpu.ops.gemm.packed.policy import PackedPolicy
 from portable_gpu.ops.gemm.problem import GemmProblem
 from portable_gpu.ops.gemm.skinny import vectors as skinny
@@ -171,7 +171,7 @@ def _packed_variant(problem: GemmProblem, form: PackedForm, target: Target) -> V
         estimate=packed_seconds(problem, target),
         launches=form.launches,
         why=why,
-        texts=lambda: [packed_text(problem, form, target)],
+        texts=lambda: [packed_spec(problem, form, target)],
         bind=partial(PackedPlan, problem=problem, form=form),
         row=PolicyRow(form.policy, form.origin, form.evidence),
         details={
@@ -191,7 +191,7 @@ def _side_by_side(
         estimate=seconds,
         launches=1,
         why="a CPU: small products, each in a lane of every vector",
-        texts=lambda: [lanes.text(problem, row.policy, target)],
+        texts=lambda: [lanes.specialization(problem, row.policy, target)],
         bind=partial(lanes.lanes_plan, problem=problem, policy=row.policy),
         row=row,
         details=_costs(problem),

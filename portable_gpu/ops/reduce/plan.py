@@ -11,13 +11,13 @@ from portable_gpu.ops.reduce.kernels import ReduceKernel
 from portable_gpu.runtime.engine import Engine
 
 
-def reduce_plan(engine: Engine, kernel: ReduceKernel, text: Specialization) -> OneLaunch:
+def reduce_plan(engine: Engine, kernel: ReduceKernel, spec: Specialization) -> OneLaunch:
     """Return the plan of a reduction bound to shapes and strides, from its text."""
     form, reduction, geometry = kernel.form, kernel.reduction, kernel.geometry
     block, shared = form.block if form.kind == "columns" else 1, kernel.parts > 1
     partials = kernel.tiles * kernel.parts * block * reduction.acc.bytes
     return OneLaunch(
-        engine, text, f"reduce_{form.kind}", _constants(kernel),
+        engine, spec, f"reduce_{form.kind}", _constants(kernel),
         [*(f"{name}_data" for name in reduction.names), "out"],
         (kernel.tiles * kernel.parts * form.group_size,), (form.group_size,),
         offsets=[f"{name}_offset" for name in (*reduction.names, "out")],

@@ -88,7 +88,7 @@ def specializations(target: Target, dtype: np.dtype[Any]) -> list[Specialization
         for variant in backward_variants(_of_side(item, side), side, target, table)
         if variant.policy or item is problem
     ]
-    return [text for variant in (*forward, *backward) for text in variant.texts()]
+    return [spec for variant in (*forward, *backward) for spec in variant.texts()]
 
 
 def _of_side(problem: AttentionProblem, side: Side) -> AttentionProblem:

@@ -13,9 +13,9 @@ from portable_gpu.dtypes import check_precision, element
 from portable_gpu.errors import ArgumentError, DTypeError, UnsupportedError
 from portable_gpu.ops.explanation import Explanation, Question, batch_extents
 from portable_gpu.ops.factor import packed, ragged
-from portable_gpu.ops.factor.copies import CopyProblem, copy_text
+from portable_gpu.ops.factor.copies import CopyProblem, copy_spec
 from portable_gpu.ops.factor.estimates import BlockSizes
-from portable_gpu.ops.factor.plan import TiledProblem, tiles_text, vector_text
+from portable_gpu.ops.factor.plan import TiledProblem, tiles_spec, vector_spec
 from portable_gpu.ops.factor.policy import SolvePolicy, largest
 from portable_gpu.ops.factor.problem import CholeskyProblem, SolveProblem
 from portable_gpu.ops.factor.stack import Matrix, stacked
@@ -161,10 +161,10 @@ def cholesky_specializations(target: Target, dtype: DType) -> list[Specializatio
     ]
     by_halves = cholesky_problem(most, dtype)
     triangle = CopyProblem(most, most, (), by_halves.a, by_halves.l, triangle=True)
-    result = [copy_text(triangle, target)]
+    result = [copy_spec(triangle, target)]
     if BlockSizes.of(target, elem).tiled:
         result += [
-            tiles_text(TiledProblem(cholesky_problem(n, dtype, overwrite=overwrite)), target)
+            tiles_spec(TiledProblem(cholesky_problem(n, dtype, overwrite=overwrite)), target)
             for n, overwrite in ((1000, False), (1000, True), (4096, False))
         ]
     result += best_texts([cholesky_variants(p, target, table) for p in problems], target)
@@ -182,13 +182,13 @@ def solve_specializations(target: Target, dtype: DType) -> list[Specialization]:
     block = SolvePolicy.default(target, elem).rows
     large = solve_problem(1000, 1000, dtype)
     inverse = CopyProblem(1000, 1000, (), large.l, large.b, inverse=block)
-    result = [copy_text(inverse, target), *packed.typical_texts(target, elem)]
+    result = [copy_spec(inverse, target), *packed.typical_texts(target, elem)]
     result += [*ragged.typical_texts(target, elem), *fronts.typical_texts(target, elem)]
     if BlockSizes.of(target, elem).tiled:
-        result += [tiles_text(TiledProblem(large, source), target) for source in (None, large.b)]
+        result += [tiles_spec(TiledProblem(large, source), target) for source in (None, large.b)]
         for trans in ("N", "C"):
             tiled = TiledProblem(solve_problem(1000, 1, dtype, trans=trans).forwards()[0])
-            result.append(vector_text(tiled, target))
+            result.append(vector_spec(tiled, target))
     for n, m, trans in ((block, 1000, "N"), (block, 16, "C"), (8, 16, "N")):
         for side in _SIDES:
             problem = solve_problem(n, m, dtype, (10,), side=side, trans=trans)

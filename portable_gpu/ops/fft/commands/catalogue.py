@@ -148,7 +148,7 @@ def rfft_specializations(target: Target, dtype: DType) -> list[Specialization]:
         for t in typical
     ]
     cosines = [
-        cosine.text(kind, stage, element(real), 2, target)
+        cosine.specialization(kind, stage, element(real), 2, target)
         for kind in get_args(cosine.CosineKind)
         for stage in ("before", "after")
     ]
@@ -156,7 +156,7 @@ def rfft_specializations(target: Target, dtype: DType) -> list[Specialization]:
 
 
 def _sums(dtype: DType, target: Target) -> list[Specialization]:
-    return [direct.text(element(dtype), axes, 2, target) for axes in (1, 2)]
+    return [direct.specialization(element(dtype), axes, 2, target) for axes in (1, 2)]
 
 
 def _compiled(dtype: DType) -> DType:

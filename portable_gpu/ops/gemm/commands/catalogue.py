@@ -18,7 +18,7 @@ from portable_gpu.ops.gemm.matrix import plan as matrix
 from portable_gpu.ops.gemm.matrix.estimates import fitting, shares_fit
 from portable_gpu.ops.gemm.matrix.format import format_of
 from portable_gpu.ops.gemm.matrix.policy import WgmmaPolicy, requires_k_along_b
-from portable_gpu.ops.gemm.mirror import specialization_of as mirrored_text
+from portable_gpu.ops.gemm.mirror import specialization_of as mirrored_spec
 from portable_gpu.ops.gemm.packed import lanes
 from portable_gpu.ops.gemm.packed import plan as packed
 from portable_gpu.ops.gemm.packed.forms import PackedForm
@@ -32,7 +32,7 @@ from portable_gpu.ops.gemm.tiled.policy import SHAPE_CLASSES, GemmPolicy, value_
 from portable_gpu.ops.gemm.tiled.tile import takes_pairs
 from portable_gpu.ops.gemm.tiling import Tiling
 from portable_gpu.ops.gemm.variants import variants
-from portable_gpu.ops.gemv.commands.catalogue import specialization_of as gemv_text
+from portable_gpu.ops.gemv.commands.catalogue import specialization_of as gemv_spec
 from portable_gpu.ops.gemv.problem import TRANSPOSES
 from portable_gpu.runtime.views import Shape
 from portable_gpu.targets import Target
@@ -109,10 +109,10 @@ def _unused_precision(problem: GemmProblem, target: Target, path: str) -> str:
 def specializations(target: Target, dtype: np.dtype[Any]) -> list[Specialization]:
     """The texts of the policies of all shape classes, by formula and by shipped rows."""
     problem = contiguous(4096, 4096, 4096, dtype)
-    mirror = mirrored_text(replace(problem, triangle="lower", fills="mirror"), target)
+    mirror = mirrored_spec(replace(problem, triangle="lower", fills="mirror"), target)
     if target.is_cpu:
         vectors = (replace(problem, n=1), replace(problem, m=1).transpose())
-        by_gemv = [gemv_text(as_gemv(item), target) for item in vectors]
+        by_gemv = [gemv_spec(as_gemv(item), target) for item in vectors]
         return [*_packed(problem, target), *_side_by_side(dtype, target), *by_gemv, mirror]
     tilings = [tiling for _, tiling in direct_estimates(problem, target)]
     shipped = TuningTable.shipped()
@@ -129,7 +129,7 @@ def specializations(target: Target, dtype: np.dtype[Any]) -> list[Specialization
         if fragments.takes(few, target):
             result.append(fragments.kernel_of(few, target, shipped).spec)
         else:
-            result.append(gemv_text(as_gemv(few), target))
+            result.append(gemv_spec(as_gemv(few), target))
     result += [*_matrix_specializations(problem, dtype, target), mirror]
     return distinct(result)
 
@@ -191,7 +191,7 @@ def _packed(problem: GemmProblem, target: Target) -> list[Specialization]:
 def _side_by_side(dtype: np.dtype[Any], target: Target) -> list[Specialization]:
     problem = contiguous(4, 4, 4, dtype, (1000,))
     policy = PackedPolicy.default(target, problem.compute)
-    return [lanes.text(problem, policy, target)] if lanes.takes(problem, policy) else []
+    return [lanes.specialization(problem, policy, target)] if lanes.takes(problem, policy) else []
 
 
 def contiguous(

@@ -64,7 +64,7 @@ class Repack:
         copied = (
             form.kind != "tf32" and form.copied_across(operand, side, extent, problem.k) == across
         )
-        spec = _text(source, form.elem, form.parts, form.kind == "tf32", copied, target)
+        spec = _spec(source, form.elem, form.parts, form.kind == "tf32", copied, target)
         pitch = -(-k // form.depth) * form.depth
         return cls(
             spec=spec, side=side, across=across, source=source, rows=rows, k=k, batch=batch,
@@ -92,7 +92,7 @@ class Repack:
             pitch: Elements of each piece of a line, at least ``k``; those after ``k`` become zero.
             target: The device.
         """
-        spec = _text(source, BF16, parts, False, False, target)
+        spec = _spec(source, BF16, parts, False, False, target)
         return cls(
             spec=spec, side="a", across=False, source=source, rows=rows, k=k, batch=batch,
             elem=BF16, parts=parts, pitch=pitch,
@@ -132,7 +132,7 @@ class Repack:
         )  # fmt: skip
 
 
-def _text(
+def _spec(
     source: Operand, elem: Element, parts: int, rounded: bool, copied: bool, target: Target
 ) -> Specialization:
     """The kernel; the arguments are those of the template."""

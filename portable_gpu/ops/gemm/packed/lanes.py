@@ -28,7 +28,7 @@ ITEMS, TILE = 16, 4
 LEAST_GAIN = 1.15
 
 
-def text(problem: GemmProblem, policy: PackedPolicy, target: Target) -> Specialization:
+def specialization(problem: GemmProblem, policy: PackedPolicy, target: Target) -> Specialization:
     """The kernel for a problem."""
     e = problem.compute
     parameters = [
@@ -127,8 +127,8 @@ def lanes_plan(engine: Engine, problem: GemmProblem, policy: PackedPolicy) -> On
         **strides(operands), **extents(p.batch),
     }  # fmt: skip
     return OneLaunch(
-        engine, text(p, policy, engine.target), "lanes", constants, list(operands), (items, 1, 1),
-        (1, 1, 1), scalars={"alpha": 1, "beta": 0},
+        engine, specialization(p, policy, engine.target), "lanes", constants,
+        list(operands), (items, 1, 1), (1, 1, 1), scalars={"alpha": 1, "beta": 0},
         workspaces={"scratch": items * _elements(p) * policy.vector * p.compute.itemsize},
         flop=p.flop, nbytes=p.bytes,
     )  # fmt: skip
