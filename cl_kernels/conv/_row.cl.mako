@@ -2,10 +2,10 @@
 ## added to the results or to the gradient of the weights, and the store of the results.
 ##
 ## On a CPU the V results are the components of a vector, unless there are vectors of `wide` adjacent channels.
-## strip: portable_gpu.ops.conv.strips.Strip.  The elements of the source are x0, x1, ... from position `from` on;
-## result v adds, for tap r, the element j = strip.reads[r][v], or nothing if that is None.  rows: RowReads
-## (_row_reads).  In scope at the caller: p, the row of s (axes 0 and 1) that the taps read; from; q, the first of the V
-## results; s{c}_size, s_axis2, t_axis2 ...: extents and strides (_axes); t: the line of results.
+## row_taps: ops.conv.axis_taps.AxisTaps.  The elements of the source are x0, x1, ... from position `from` on; result v
+## adds, for tap r, the element j = row_taps.reads[r][v], or nothing if that is None.  rows: RowReads (_row_reads).
+## In scope at the caller: p, the row of s (axes 0 and 1) that the taps read; from; q, the first of the V results;
+## s{c}_size, s_axis2, t_axis2 ...: extents and strides (_axes); t: the line of results.
 <%namespace name="reads" file="/conv/_row_reads.cl.mako"/>
 <%!
 from portable_gpu.codegen.operators import component, vector
@@ -24,24 +24,24 @@ def strided_vector_inside(E, at, step, count, axis):
 %>
 
 ## Declare the elements of the source that are read, x0, x1, ...; `p` is the row.  Those outside of the row are 0.
-<%def name="load(elem, strip, wide, I)">\
+<%def name="load(elem, row_taps, wide, I)">\
 <% load, value = f"{elem.name}_load{wide if wide > 1 else ''}", vector(elem.real, wide) %>\
-% for j in strip.loads:
+% for j in row_taps.loads:
             const ${value} x${j} = from + ${j} >= 0 && from + ${j} < s2_size
                 ? ${load}(p + (from + ${j}) * s_axis2) : (${value})(0);
 % endfor
 </%def>
 
 ## Add the products of all taps to sum0, ... (sum on a CPU).  weights: C expressions, by tap.
-<%def name="add_to_results(elem, strip, V, wide, rows, I, weights)">\
+<%def name="add_to_results(elem, row_taps, V, wide, rows, I, weights)">\
 % if rows:
-% for r, places in enumerate(strip.reads):
+% for r, places in enumerate(row_taps.reads):
         sum${reads.lanes(places)} += ${reads.read(rows, places)} * ${weights[r]};
 % endfor
 % else:
         {
-${load(elem, strip, wide, I)}\
-% for r, places in enumerate(strip.reads):
+${load(elem, row_taps, wide, I)}\
+% for r, places in enumerate(row_taps.reads):
 % if target.is_cpu and wide == 1:
             sum += ${values(places, V)} * ${weights[r]};
 % else:
@@ -58,9 +58,9 @@ ${load(elem, strip, wide, I)}\
 </%def>
 
 ## Prefetch the places of V results of the next row, and what they read first of s.  below: the last row that they read.
-<%def name="fetch_ahead(elem, strip, V, I)">\
+<%def name="fetch_ahead(elem, row_taps, V, I)">\
         for (${I} row = max(below - step1 + 1, 0L); row <= below; row++) {
-% for j in [j for j in strip.loads if j > strip.loads[-1] - max(1, V * strip.step // strip.divisor)]:
+% for j in [j for j in row_taps.loads if j > row_taps.loads[-1] - max(1, V * row_taps.step // row_taps.divisor)]:
             PREFETCH(s + row * s_axis1 + (from + ${j}) * s_axis2);
 % endfor
         }
@@ -71,8 +71,8 @@ ${load(elem, strip, wide, I)}\
 
 ## Elements of the source as a vector: one for each of V results.
 <%def name="values(places, V)">\
-<% each = ", ".join("0" if j is None else f"x{j}" for j in places) %>\
-${each if V == 1 and places[0] is not None else f"(sum_t)({each})"}\
+<% components = ", ".join("0" if j is None else f"x{j}" for j in places) %>\
+${components if V == 1 and places[0] is not None else f"(sum_t)({components})"}\
 </%def>
 
 ## Store V results from q on that are before `end`.  t_unit: whether they are adjacent in memory.
@@ -98,19 +98,19 @@ ${each if V == 1 and places[0] is not None else f"(sum_t)({each})"}\
 </%def>
 
 ## Add to the sum of each tap the products of V places (y0, y1, ...; a vector y0 on a CPU) and the elements it reads.
-<%def name="add_to_weights(elem, strip, V, wide, rows, I, sums)">\
+<%def name="add_to_weights(elem, row_taps, V, wide, rows, I, sums)">\
 % if rows:
-% for r, (sum, places) in enumerate(zip(sums, strip.reads)):
+% for r, (sum, places) in enumerate(zip(sums, row_taps.reads)):
         ${sum} += ${reads.read(rows, places)} * y0;
 % endfor
 % else:
         {
-${load(elem, strip, wide, I)}\
+${load(elem, row_taps, wide, I)}\
 % for r, sum in enumerate(sums):
 % if target.is_cpu:
-            ${sum} += ${values(strip.reads[r], V)} * y0;
+            ${sum} += ${values(row_taps.reads[r], V)} * y0;
 % else:
-% for v, j in enumerate(strip.reads[r]):
+% for v, j in enumerate(row_taps.reads[r]):
             ${sum} += x${j} * y${v};
 % endfor
 % endif

@@ -10,8 +10,8 @@
 ##
 ## chunks: (j, count) for one load of `count` adjacent elements, j places after the first that the results read.  A
 ## chunk of several elements is inside of the source or outside, and then wide is 1.
-## strip: the Strip of V results along a row; rows: SlidingRows, with the Strip along axis 1.  wide: channels of a
-## vector.  I: the type of indices.
+## row_taps: the AxisTaps of V results along a row; rows: SlidingRows, with the AxisTaps along axis 1.  wide: channels
+## of a vector.  I: the type of indices.
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%! from portable_gpu.codegen.operators import component, vector %>
 
@@ -75,7 +75,7 @@ ${take(elem, chunks, wide, prefix, has, name)}\
 
 ## Fill the local memory weights[tap * pitch + channel]; a work-group has `pitch` channels, from first_channel on.
 ## T: taps of a filter.  lid: the local id.
-<%def name="weights(elem, strip, T, pitch, I)">\
+<%def name="weights(elem, row_taps, T, pitch, I)">\
 % for begin in range(0, pitch, G):
     if (lid + ${begin}u < ${pitch}u) {
         const uint channel = lid + ${begin}u;
@@ -83,7 +83,7 @@ ${take(elem, chunks, wide, prefix, has, name)}\
         __global const ${elem.name}_t *const filter = f + o / targets * f_group + o % targets * f_out;
 % for tap in range(T):
         weights[${tap * pitch} + channel] =
-            ${elem.name}_load(filter + ${tap // strip.taps} * f_axis1 + ${tap % strip.taps} * f_axis2);
+            ${elem.name}_load(filter + ${tap // row_taps.taps} * f_axis1 + ${tap % row_taps.taps} * f_axis2);
 % endfor
     }
 % endfor
@@ -92,17 +92,17 @@ ${take(elem, chunks, wide, prefix, has, name)}\
 
 ## Add the products of the loaded rows l of this step's window to results (row u, place v): sum{u}_{v} of this step, and
 ## open{a - 1}_{u}_{v}, incomplete ones of the step that is a steps later.  The window of that step begins a * fresh
-## rows further down, so its row u needs row l for tap r if rows.strip.reads[r][u] is l - a * fresh.  Along the row,
+## rows further down, so its row u needs row l for tap r if column_taps.reads[r][u] is l - a * fresh.  Along the row,
 ## result v needs element j for tap c.
 ## weight(tap): a C expression.
-<%def name="add(rows, strip, loaded, weight)">\
+<%def name="add(rows, row_taps, loaded, weight)">\
 % for l in loaded:
 % for a in range(rows.ahead):
-% for r, u in ((r, u) for r in range(rows.strip.taps) for u in range(rows.at_once)):
-% if rows.strip.reads[r][u] == l - a * rows.fresh:
+% for r, u in ((r, u) for r in range(rows.column_taps.taps) for u in range(rows.at_once)):
+% if rows.column_taps.reads[r][u] == l - a * rows.fresh:
 <% sums = f"open{a - 1}_{u}" if a else f"sum{u}" %>\
-% for c, v, j in ((c, v, j) for c, places in enumerate(strip.reads) for v, j in enumerate(places) if j is not None):
-        ${sums}_${v} += x${l}_${j} * ${weight(r * strip.taps + c)};
+% for c, v, j in ((c, v, j) for c, places in enumerate(row_taps.reads) for v, j in enumerate(places) if j is not None):
+        ${sums}_${v} += x${l}_${j} * ${weight(r * row_taps.taps + c)};
 % endfor
 % endif
 % endfor

@@ -6,12 +6,12 @@
 ##
 ##            q          q + V       a work-item has `columns` neighbours along axis 2, V of them at a time:
 ##   t   ├──┼──┼──┼──┤               for a row of taps it loads once the elements of s
-##   s  ├─┼─┼─┼─┼─┼─┼─┤              that these V results need (strip.loads)
+##   s  ├─┼─┼─┼─┼─┼─┼─┤              that these V results need (row_taps.loads)
 ##
 ## A work-item of a CPU computes `lines` such rows along axis 1, with the same weights.  Launch: one for each item.
 ## Item: image n, `wide` channels from o on, place at0, place at1 or a band of `lines`, block of `columns` places.
 ## V         results at a time                    wide    adjacent channels of a work-item
-## strip     the Strip of a row of taps; None for any row   rows   the RowReads of results (CPU); None: one by one
+## row_taps  the AxisTaps of axis 2, or None      rows    the RowReads of results (CPU); None: one by one
 ## finish    the epilogue (codegen.epilogue.Finish), whose rows are places along axis 2, or None
 ## register_taps   the numbers of taps along axes 0 and 1 if all weights of a result are in registers, else None
 ## ahead     whether lines of the next row are prefetched (CPU)
@@ -58,7 +58,7 @@ ${last_step.image(finish, "n", "o", "at0")}\
         bias += bias_offset + o * bias_step;
         start = ${row.module.strided_vector(E, "bias", "bias_step", wide)};
     }
-% for (a, b), r in product(rows_of_taps, range(strip.taps if strip else 0)):
+% for (a, b), r in product(rows_of_taps, range(row_taps.taps if row_taps else 0)):
     const ${row.module.vector(elem.real, wide)} w${a}_${b}_${r} =
         ${weight(f"f + {a} * f_axis0 + {b} * f_axis1 + {r} * f_axis2", E, wide)};
 % endfor
@@ -75,20 +75,21 @@ ${last_step.image(finish, "n", "o", "at0")}\
 % endif
 % endif
     for (${I} first = block * columns; first < end; first += ${V}) {
-## On a CPU the last strip of a row begins earlier, so that it ends with the row: some results are computed twice.
-        const ${I} q = ${f"(t2_size - {V}) % {strip.divisor} ? first : min(first, t2_size - {V})" if rows else "first"};
+## On a CPU the last V results of a row begin earlier, so that they end with the row: some are computed twice.
+        const ${I} q = ${(f"(t2_size - {V}) % {row_taps.divisor} ? first : min(first, t2_size - {V})"
+            if rows else "first")};
         sum_t ${", ".join(f"{sum} = start" for sum in sums)};
-% if strip:
-        const ${I} from = q * ${strip.step} / ${strip.divisor} + shift2;
+% if row_taps:
+        const ${I} from = q * ${row_taps.step} / ${row_taps.divisor} + shift2;
 % endif
-${row.fetch_ahead(elem, strip, V, I) if ahead else ""}\
+${row.fetch_ahead(elem, row_taps, V, I) if ahead else ""}\
 % if register_taps:
 % for a, b in rows_of_taps:
         do {
 ${space.place("p0", 0, "at0", a, I, divided, "break")}\
 ${space.place("p1", 1, "at1", b, I, divided, "break")}\
             __global const ${E}_t *p = s + p0 * s_axis0 + p1 * s_axis1;
-${row.add_to_results(elem, strip, V, wide, rows, I, [f"w{a}_{b}_{r}" for r in range(strip.taps)])}\
+${row.add_to_results(elem, row_taps, V, wide, rows, I, [f"w{a}_{b}_{r}" for r in range(row_taps.taps)])}\
         } while (0);
 % endfor
 % else:
@@ -99,9 +100,9 @@ ${space.place("p0", 0, "at0", "r0", I, divided)}\
 ${space.place("p1", 1, "at1", "r1", I, divided)}\
             __global const ${E}_t *p = s + i * s_channel + p0 * s_axis0 + p1 * s_axis1;
             __global const ${E}_t *w = f + i * f_in + r0 * f_axis0 + r1 * f_axis1;
-% if strip:
-${row.add_to_results(elem, strip, V, wide, rows, I,
-    [weight(f"w + {r} * f_axis2", E, wide) for r in range(strip.taps)])}\
+% if row_taps:
+${row.add_to_results(elem, row_taps, V, wide, rows, I,
+    [weight(f"w + {r} * f_axis2", E, wide) for r in range(row_taps.taps)])}\
 % else:
             for (${I} r2 = 0; r2 < taps2; r2++) {
 ${space.place("p2", 2, "q", "r2", I, divided)}\

@@ -10,7 +10,7 @@
 ##
 ## wide      adjacent channels of a work-item     lanes    work-items side by side along the channels, whose weights
 ## G         work-items of a group                         are in local memory; None: side by side along a row
-## strip     the Strip of V results               V        results of a work-item in a row
+## row_taps  the AxisTaps of V results            V        results of a work-item in a row
 ## chunks    see _sliding                         rows     the SlidingRows: `at_once` rows of results are a step;
 ## joined    whether V results are one store               `ahead` steps read the same row, `fresh` rows are new
 ## register_taps  whether weights are registers   finish   the epilogue, whose rows are places along axis 2, or None
@@ -22,10 +22,10 @@
 <%include file="/common/prelude.cl.mako"/>
 <%
 E, vector = elem.name, row.module.vector
-R, fresh, ahead, of_taps = rows.at_once, rows.fresh, rows.ahead, rows.strip
-T, M = of_taps.taps * strip.taps, G // (lanes or 1)  # taps; items of a group
+R, fresh, ahead, column_taps = rows.at_once, rows.fresh, rows.ahead, rows.column_taps
+T, M = column_taps.taps * row_taps.taps, G // (lanes or 1)  # taps; items of a group
 pitch = (lanes or 1) * wide  # channels of a group
-end_of_window = of_taps.loads[-1] + 1  # rows of the source that the results of a step read
+end_of_window = column_taps.loads[-1] + 1  # rows of the source that the results of a step read
 loaded = range(max(0, end_of_window - fresh), end_of_window)  # rows of a step's window that it loads
 weight = lambda tap: f"w{tap}" if register_taps else f"WEIGHT({tap})"
 %>
@@ -39,7 +39,7 @@ typedef ${vector(elem.real, wide)} sum_t;
 % if lanes:
 #define WEIGHT(tap) (*(__local const sum_t *)(weights + (tap) * ${pitch} + lane * ${wide}u))
 % else:
-#define WEIGHT(tap) ${E}_load(f + (tap) / ${strip.taps} * f_axis1 + (tap) % ${strip.taps} * f_axis2)
+#define WEIGHT(tap) ${E}_load(f + (tap) / ${row_taps.taps} * f_axis1 + (tap) % ${row_taps.taps} * f_axis2)
 % endif
 
 __kernel __attribute__((reqd_work_group_size(${G}, 1, 1)))
@@ -51,7 +51,7 @@ void ${kernel("sliding")}
     __local sum_t weights_of_group[${T * pitch // wide}];
     __local ${elem.real} *const weights = (__local ${elem.real} *)weights_of_group;
     const ${I} first_channel = get_group_id(0) % channel_blocks * ${pitch};
-${sliding.weights(elem, strip, T, pitch, I)}\
+${sliding.weights(elem, row_taps, T, pitch, I)}\
     const ${I} o = first_channel + lane * ${wide}, group = o / targets;
     const ${I} item = get_group_id(0) / channel_blocks * ${M} + lid / ${lanes}u;
     if (item >= items || o >= channels || lid >= ${M * lanes}u) return;
@@ -77,7 +77,7 @@ ${last_step.image(finish, "n", "o", "0")}\
 % if finish or (V > 1 and not joined):
     const ${I} end = t2_size;
 % endif
-    const ${I} q = block * ${V}, from = q * ${strip.step} / ${strip.divisor} + shift2;
+    const ${I} q = block * ${V}, from = q * ${row_taps.step} / ${row_taps.divisor} + shift2;
 ${sliding.ranges(chunks, I)}\
 % for a in range(ahead - 1):
     sum_t ${", ".join(f"open{a}_{u}_{v} = start" for u in range(R) for v in range(V))};
@@ -98,7 +98,7 @@ ${sliding.fetch_rows(elem, chunks, wide, I, loaded, fresh, f"(first - {ahead - 1
 ${sliding.take(elem, chunks, wide, f"x{l}_", f"window + {l} >= 0 && window + {l} < s1_size")}\
 % endfor
 ${sliding.fetch_rows(elem, chunks, wide, I, loaded, fresh, "next")}\
-${sliding.add(rows, strip, loaded, weight)}\
+${sliding.add(rows, row_taps, loaded, weight)}\
         if (step < first) continue;
 % for u in range(R):
         {

@@ -16,7 +16,7 @@
 ## finish adds the parts in order, so the result does not depend on which group is last.
 ##
 ## G, lanes  work-items, and lanes side by side   wide     adjacent channels of a work-item
-## V         neighbours of a place                strip    the Strip of V neighbours along a row
+## V         neighbours of a place                row_taps the AxisTaps of V neighbours along a row
 ## rows      the SlidingRows of s                 at_once  taps whose sums are added at the same time
 ## chunks    loads of a row of s, see _sliding    t_chunks loads of a row of t
 <%namespace name="element" file="/common/element.cl.mako"/>
@@ -28,10 +28,10 @@
 <%include file="/common/prelude.cl.mako"/>
 <%
 E, real, vector = elem.name, elem.real, row.module.vector
-fresh, ahead, column = rows.fresh, rows.ahead, rows.strip
-taps = (1, column.taps, strip.taps)
-T, M, pitch = column.taps * strip.taps, G // lanes, lanes * wide
-end_of_window = column.loads[-1] + 1
+fresh, ahead, column_taps = rows.fresh, rows.ahead, rows.column_taps
+taps = (1, column_taps.taps, row_taps.taps)
+T, M, pitch = column_taps.taps * row_taps.taps, G // lanes, lanes * wide
+end_of_window = column_taps.loads[-1] + 1
 loaded = range(max(0, end_of_window - fresh), end_of_window)  # rows of s, counted from `window`
 words = fix_up.module.words(real)
 %>
@@ -59,7 +59,7 @@ void ${kernel("sliding_weight")}
     const ${I} end = min((part + 1) * part_size, places);
     for (${I} place = part * part_size + lid / ${lanes}u; place < end; place += ${M}) {
 ${space.coordinates("place", order, I)}\
-        const ${I} q = block_of_row * ${V}, from = q * ${strip.step} + shift2;
+        const ${I} q = block_of_row * ${V}, from = q * ${row_taps.step} + shift2;
         const ${I} first = band * steps, stop = min(first + steps, t1_size);
         __global const ${E}_t *const sn = s + n * s_batch, *const tn = t + n * t_batch;
 ${sliding.ranges(chunks, I)}\
@@ -84,10 +84,10 @@ ${sliding.load(elem, chunks, wide, I, f"x{l}_", f"(window + {l})", f"window + {l
 % endfor
 % for l in loaded:
 % for a in range(ahead):
-% for r in (r for r in range(column.taps) if column.reads[r][0] == l - a * fresh):
-% for c, places in enumerate(strip.reads):
+% for r in (r for r in range(column_taps.taps) if column_taps.reads[r][0] == l - a * fresh):
+% for c, places in enumerate(row_taps.reads):
 % for v, j in enumerate(places):
-            sum${r * strip.taps + c} += x${l}_${j} * y${a}_${v};
+            sum${r * row_taps.taps + c} += x${l}_${j} * y${a}_${v};
 % endfor
 % endfor
 % endfor

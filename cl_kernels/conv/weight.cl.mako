@@ -13,7 +13,7 @@
 ## G      work-items of a group                              wide   pairs of a work-item, adjacent in memory
 ## lanes  work-items side by side, each with its own pairs   taps   the number of taps of a group along each axis
 ## V      places at a time                                   order  the coordinates of V places, the fastest last
-## strip  the Strip of a row of taps along axis 2            rows   the RowReads of a row by vectors of V places (CPU);
+## row_taps  the AxisTaps of axis 2                          rows   the RowReads of a row by vectors of V places (CPU);
 ##                                                                  None: elements are read singly
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="fix_up" file="/group/fix_up.cl.mako"/>
@@ -86,7 +86,8 @@ ${space.coordinates("place", order, I)}\
 ${space.place("p0", 0, "at0", f"(tap0 + {a})", I, False, "break")}\
 ${space.place("p1", 1, "at1", f"(tap1 + {b})", I, False, "break")}\
             __global const ${E}_t *p = s + n * s_batch + p0 * s_axis0 + p1 * s_axis1;
-${row.add_to_weights(elem, strip, V, wide, rows, I, [f"sum{(a * taps[1] + b) * taps[2] + r}" for r in range(taps[2])])}\
+${row.add_to_weights(elem, row_taps, V, wide, rows, I,
+    [f"sum{(a * taps[1] + b) * taps[2] + r}" for r in range(taps[2])])}\
         } while (0);
 % endfor
 % endfor

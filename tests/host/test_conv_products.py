@@ -9,10 +9,10 @@ import pytest
 from recorded_devices import RECORDED
 
 from portable_gpu.dtypes import element
+from portable_gpu.ops.conv.axis_taps import SpaceAxis
 from portable_gpu.ops.conv.im2col import products
 from portable_gpu.ops.conv.problem import ConvProblem, Direction, ImageStrides, Triple
 from portable_gpu.ops.conv.products import products_of
-from portable_gpu.ops.conv.strips import SpaceAxis
 from portable_gpu.ops.conv.variants import variants
 from portable_gpu.ops.conv.windows import ColumnStrides, Windows
 from portable_gpu.targets import detect

@@ -7,8 +7,8 @@ from math import prod
 
 from portable_gpu.codegen.operators import SCALAR_BYTES
 from portable_gpu.ops.caches import LINE_BYTES
+from portable_gpu.ops.conv.axis_taps import SpaceAxis, axes_of, last_axis, nearest_results
 from portable_gpu.ops.conv.problem import ConvProblem, ImageStrides, Triple
-from portable_gpu.ops.conv.strips import SpaceAxis, axes_of, last_axis, nearest_results
 from portable_gpu.ops.conv.weight import WeightKernel
 from portable_gpu.targets import Target
 

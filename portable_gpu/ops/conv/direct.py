@@ -9,26 +9,26 @@ from typing import Any
 
 from portable_gpu.codegen.operators import SCALAR_BYTES
 from portable_gpu.codegen.parameters import Parameter, scalars
-from portable_gpu.ops.conv.epilogue import finish, image_constants, image_parameters
-from portable_gpu.ops.conv.kernels import ConvKernel
-from portable_gpu.ops.conv.problem import ConvProblem
-from portable_gpu.ops.conv.strips import (
+from portable_gpu.ops.conv.axis_taps import (
     SpaceAxis,
     axes_of,
     axis_parameters,
+    axis_taps_of,
     last_axis,
     nearest_results,
     neighbours,
     row_reads,
-    strip_of,
 )
+from portable_gpu.ops.conv.epilogue import finish, image_constants, image_parameters
+from portable_gpu.ops.conv.kernels import ConvKernel
+from portable_gpu.ops.conv.problem import ConvProblem
 from portable_gpu.powers_of_two import floor_power_of_two
 from portable_gpu.targets import Target
 
 #: Bytes of a vector of a CPU, at most.
 _VECTOR_BYTES = 64
 #: Results at a time on a GPU, and of adjacent channels on a CPU: more would take registers.
-_STRIP = 4
+_V = 4
 #: Bytes of adjacent channels that a work-item of a GPU loads at once, where each has its filter:
 #: with more, the weights take the registers of other wavefronts.
 _LOAD_BYTES = 8
@@ -58,8 +58,8 @@ def _parameters(context: Mapping[str, Any]) -> list[Parameter]:
 def direct_kernel(problem: ConvProblem, target: Target) -> ConvKernel:
     """Return the kernel of a problem whose direction is ``forward`` or ``input``.
 
-    A work-item has ``wide`` channels and V neighbours at a time, of ``per_item`` strips along a row
-    and of ``lines`` rows.
+    A work-item has ``wide`` channels and V neighbours at a time, of ``per_item`` blocks along
+    a row and of ``lines`` rows.
     """
     p = problem
     backward = p.direction == "input"
@@ -74,17 +74,17 @@ def direct_kernel(problem: ConvProblem, target: Target) -> ConvKernel:
     layout = _layout(p, axes, target, result.channel, source.channel, channels)
     axes = last_axis(axes, layout.axis)
     orders = [last_axis(extra.strides.space, layout.axis) for extra in p.extras]
-    strip = strip_of(axes[2], layout.V)
-    V = layout.V if strip else 1
+    row_taps = axis_taps_of(axes[2], layout.V)
+    V = layout.V if row_taps else 1
     unrolled = None
-    if strip and sources == 1 and prod(axis.taps for axis in axes) <= _MOST_KEPT:
+    if row_taps and sources == 1 and prod(axis.taps for axis in axes) <= _MOST_KEPT:
         unrolled = axes[0].taps, axes[1].taps
     row_blocks = -(-axes[2].target // V)
     others = p.batch * axes[0].target * -(-channels // layout.wide)
     lines = _lines_of_item(axes[1].target, others, target)
     bands = -(-axes[1].target // lines)
     others *= bands
-    per_item = _strips_of_item(row_blocks, others, target)
+    per_item = _row_blocks_of_item(row_blocks, others, target)
     blocks = -(-row_blocks // per_item)
     names = {
         "n": "batch", "channel": "channel_blocks", "at0": "t0_size", "at1": "t1_size",
@@ -100,17 +100,17 @@ def direct_kernel(problem: ConvProblem, target: Target) -> ConvKernel:
     for c, axis in enumerate(axes):
         constants |= axis.constants(c)
     constants |= image_constants(p, orders)
-    if strip:
-        constants["shift2"] = strip.shift
+    if row_taps:
+        constants["shift2"] = row_taps.shift
     in_vector = target.is_cpu and layout.wide == 1
     # The lines of adjacent channels are far from each other: caches do not prefetch them.
-    ahead = target.is_cpu and layout.wide > 1 and bool(strip)
+    ahead = target.is_cpu and layout.wide > 1 and bool(row_taps)
     context = {
         "elem": p.elem, "I": "int" if p.fits_int and not target.is_cpu else "long",
         "order": [(name, names[name]) for name in layout.order], "V": V, "wide": layout.wide,
-        "strip": strip, "register_taps": unrolled,
+        "row_taps": row_taps, "register_taps": unrolled,
         "divided": any(axis.divisor > 1 for axis in axes),
-        "rows": row_reads(strip, V, axes[2], _vector(p)) if in_vector else None,
+        "rows": row_reads(row_taps, V, axes[2], _vector(p)) if in_vector else None,
         "t_unit": axes[2].t == 1 and in_vector, "ahead": ahead,
         "finish": finish(p, [space[2] for space in orders]),
     }  # fmt: skip
@@ -147,7 +147,7 @@ def _layout(
             # Neighbours share loads, weights where these are not kept, and rows between elements.
             axis, taps = axes[along], prod(axis.taps for axis in axes)
             several = axis.target > 1 and (axis.step == 1 or taps > _MOST_KEPT)
-            V = max(1, min(_STRIP, floor_power_of_two(axis.target)) // axis.divisor) * axis.divisor
+            V = max(1, min(_V, floor_power_of_two(axis.target)) // axis.divisor) * axis.divisor
             V = V if several else 1
             return _Layout(along, V, full, ("n", "at0", "band", "block", "channel"))
         return _Layout(
@@ -155,7 +155,7 @@ def _layout(
         )
     # Lanes go along the axis that is contiguous, neighbours of a work-item along another one.
     across = max(range(3), key=lambda c: (axes[c].target if c != along else 1, c))
-    V = _STRIP if axes[across].target > 1 else 1
+    V = _V if axes[across].target > 1 else 1
     if by_channels:
         wide = adjacent_channels(p) if p.depthwise and t_channel == s_channel == 1 else 1
         return _Layout(across, V, wide, ("n", "at0", "at1", "block", "channel"))
@@ -181,13 +181,13 @@ def _lines_of_item(rows: int, others: int, target: Target) -> int:
     return -(-max(1, rows) // bands)
 
 
-def _strips_of_item(strips: int, others: int, target: Target) -> int:
-    """Return the strips of a work-item: those of a row on a CPU."""
+def _row_blocks_of_item(row_blocks: int, others: int, target: Target) -> int:
+    """Return the blocks of V results of a work-item: all of a row on a CPU."""
     if target.is_cpu:
-        return max(1, strips)
+        return max(1, row_blocks)
     per_item = 1
-    while per_item < 4 and 2 * per_item <= strips:
-        if others * strips // (2 * per_item) < 2 * _BUSY * target.compute_units:
+    while per_item < 4 and 2 * per_item <= row_blocks:
+        if others * row_blocks // (2 * per_item) < 2 * _BUSY * target.compute_units:
             break
         per_item *= 2
     return per_item

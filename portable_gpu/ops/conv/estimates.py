@@ -9,8 +9,8 @@ from typing import Any
 
 from portable_gpu.codegen.operators import SCALAR_BYTES
 from portable_gpu.ops.caches import L2_BYTES, LINE_BYTES
+from portable_gpu.ops.conv.axis_taps import RowReads
 from portable_gpu.ops.conv.kernels import ConvKernel
-from portable_gpu.ops.conv.strips import RowReads
 from portable_gpu.ops.conv.windows import Windows
 from portable_gpu.ops.gemm.packed.forms import (
     PackedForm,
@@ -53,9 +53,9 @@ class DirectSumCosts(Figures):
     Attributes:
         item: A work-item.
         row: A row of results: the computation of its place.
-        strip: A strip of V results that are computed at the same time.
-        single: An element of y, of a strip whose elements are not adjacent.
-        channel: A channel of the source of a strip, where its weights are not kept; a row of taps
+        row_block: V adjacent results of a row, which are computed at the same time.
+        single: An element of y, of V results that are not adjacent in memory.
+        channel: A channel of the source of V results, where its weights are not kept; a row of taps
             of a result that is computed by itself.
         line: A line of memory of an image beyond the cache.
         row_tap, edge_tap: A tap for a vector of 32 bytes inside of a row, and at an end of a row.
@@ -83,7 +83,7 @@ class DirectSumCosts(Figures):
 
     item: float
     row: float
-    strip: float
+    row_block: float
     single: float
     channel: float
     line: float
@@ -260,33 +260,33 @@ _VECTOR = 32  # bytes of a vector that an instruction adds
 def direct_work(context: Mapping[str, Any], constants: Mapping[str, int], target: Target) -> float:
     """Return the work of ``conv/direct`` on a CPU, in multiply-adds of the best tiles."""
     k, c = DirectSumCosts.of("direct convolutions", target), constants
-    strip, rows, wide, V = context["strip"], context["rows"], context["wide"], context["V"]
-    V = V if strip else 1
+    row_taps, rows, wide, V = context["row_taps"], context["rows"], context["wide"], context["V"]
+    V = V if row_taps else 1
     lines = c["items"] // (c["blocks"] * c["bands"]) * c["t1_size"]
-    strips = -(-c["t2_size"] // V)
+    row_blocks = -(-c["t2_size"] // V)
     taps, planes = c["taps2"], c["sources"] * c["taps0"] * c["taps1"]
-    sets = lines * strips * planes / (c["divisor0"] * c["divisor1"])
+    sets = lines * row_blocks * planes / (c["divisor0"] * c["divisor1"])
     halves = context["elem"].itemsize == 2
     half, half_vector = halves * k.half, halves * k.half_vector
     single = V * k.single if wide == 1 and c["t_axis2"] != 1 else 0.0
-    work = c["items"] * k.item + lines * (k.row + strips * (k.strip + single))
+    work = c["items"] * k.item + lines * (k.row + row_blocks * (k.row_block + single))
     work += k.line * _lines_beyond_cache(context, constants)
     if not context["register_taps"]:
-        of_channels = lines * strips * c["sources"]
-        work += k.channel * (of_channels if strip else max(of_channels, sets))
-    if max(c["divisor0"], c["divisor1"], 1 if strip else c["divisor2"]) > 1:
+        of_channels = lines * row_blocks * c["sources"]
+        work += k.channel * (of_channels if row_taps else max(of_channels, sets))
+    if max(c["divisor0"], c["divisor1"], 1 if row_taps else c["divisor2"]) > 1:
         tested = c["taps0"] * (1 + c["taps1"] / c["divisor0"])
-        work += lines * strips * c["sources"] * tested * k.tested
-        work += 0 if strip else sets * taps * k.tested
+        work += lines * row_blocks * c["sources"] * tested * k.tested
+        work += 0 if row_taps else sets * taps * k.tested
     if rows:
         costs = k.row_tap + half_vector, k.edge_tap + half_vector, k.beyond + half
-        work += sets * _of_rows(rows, strips, taps, c, context, *costs)
-    elif strip and wide > 1:
-        adds = sum(at is not None for reads in strip.reads for at in reads)
+        work += sets * _of_rows(rows, row_blocks, taps, c, context, *costs)
+    elif row_taps and wide > 1:
+        adds = sum(at is not None for reads in row_taps.reads for at in reads)
         work += sets * adds * (k.wide_tap + half_vector) * _vectors(wide, context)
         work += 0 if context["register_taps"] else sets * taps * wide * k.gathered
-    elif strip:
-        work += sets * (len(strip.loads) * (k.load + half) + taps * V * k.build)
+    elif row_taps:
+        work += sets * (len(row_taps.loads) * (k.load + half) + taps * V * k.build)
     else:
         work += sets * taps * (k.loop_tap + half)
     weights = c["items"] * c["taps0"] * c["taps1"] * taps * bool(context["register_taps"])
@@ -340,17 +340,17 @@ def weight_work(
 ) -> float:
     """Return the work of ``conv/weight`` on a CPU, in multiply-adds of the best tiles."""
     k, c = DirectSumCosts.of("direct convolutions", target), constants
-    strip, rows, wide, V = context["strip"], context["rows"], context["wide"], context["V"]
+    row_taps, rows, wide, V = context["row_taps"], context["rows"], context["wide"], context["V"]
     first, second, taps = context["taps"]
     places = blocks * c["places"]
-    strips = -(-c["t2_size"] // V)
+    row_blocks = -(-c["t2_size"] // V)
     if rows:
         costs = k.place_row_tap, k.place_edge_tap, k.beyond
-        of_set = _of_rows(rows, strips, taps, c, context, *costs)
+        of_set = _of_rows(rows, row_blocks, taps, c, context, *costs)
     elif wide > 1:
         of_set = taps * k.place_wide_tap * _vectors(wide, context)
     else:
-        of_set = len(strip.loads) * k.place_load + taps * V * k.place_build
+        of_set = len(row_taps.loads) * k.place_load + taps * V * k.place_build
     single = V * k.single if wide == 1 and c["t_axis2"] != 1 else 0.0
     return float(places * (k.place + single + first * second * of_set))
 
@@ -395,16 +395,16 @@ def tiled_weight_work(
 
 
 def _of_rows(
-    rows: RowReads, strips: int, taps: int, constants: Mapping[str, int],
+    rows: RowReads, row_blocks: int, taps: int, constants: Mapping[str, int],
     context: Mapping[str, Any], inside: float, at_end: float, beyond: float,
 ) -> float:  # fmt: skip
     """Return the work of a row of taps for V results; about half of the taps reach past an end."""
-    every = strips * taps
+    every = row_blocks * taps
     ends = every if rows.count >= constants["s2_size"] else min(every, taps - 1)
-    mean = ((every - ends) * inside + ends * at_end) / strips
+    mean = ((every - ends) * inside + ends * at_end) / row_blocks
     # Vectors that would reach past the end of the image are read by elements.
     size = max(1, constants["s0_size"] * constants["s1_size"] * constants["s2_size"])
-    single = min(1.0, rows.count / size) * every / strips * rows.count * beyond
+    single = min(1.0, rows.count / size) * every / row_blocks * rows.count * beyond
     return mean * _vectors(rows.count, context) + single
 
 
@@ -418,7 +418,7 @@ def direct_seconds(
     context: Mapping[str, Any], constants: Mapping[str, int], target: Target
 ) -> float:
     """Return the seconds of ``conv/direct`` on a GPU, without those of moving data."""
-    k, c, strip = WaitingCosts.on(target), constants, context["strip"]
+    k, c, row_taps = WaitingCosts.on(target), constants, context["row_taps"]
     # Adjacent work-items, which wait for each other, do not skip the same taps of the last axis.
     fastest = context["order"][-1][0]
     taps0, taps1, taps2 = (
@@ -428,9 +428,9 @@ def direct_seconds(
     rows = c["sources"] * taps0 * taps1
     places = c["sources"] * (c["taps0"] + taps0 * c["taps1"])
     loads, weights, adds = taps2, taps2, taps2
-    if strip:
-        loads, weights = len(strip.loads), 0 if context["register_taps"] else strip.taps
-        adds = sum(j is not None for reads in strip.reads for j in reads)
+    if row_taps:
+        loads, weights = len(row_taps.loads), 0 if context["register_taps"] else row_taps.taps
+        adds = sum(j is not None for reads in row_taps.reads for j in reads)
         waiting = rows * (k.row + k.load * loads + k.weight * weights)
     else:
         places += rows * c["taps2"]
@@ -440,21 +440,21 @@ def direct_seconds(
     if context["divided"]:
         waiting += places * k.division
         busy += places * k.busy_division
-    strips = -(-min(c["columns"], c["t2_size"]) // context["V"])
+    row_blocks = -(-min(c["columns"], c["t2_size"]) // context["V"])
     of_unit = c["items"] / target.compute_units
-    return 1e-9 * overlapped(k.start + strips * waiting, of_unit * strips * busy)
+    return 1e-9 * overlapped(k.start + row_blocks * waiting, of_unit * row_blocks * busy)
 
 
 def weight_seconds(
     context: Mapping[str, Any], constants: Mapping[str, int], groups: int, target: Target
 ) -> float:
     """Return the seconds of ``groups`` work-groups of ``conv/weight`` on a GPU, likewise."""
-    k, strip, T = WaitingCosts.on(target), context["strip"], prod(context["taps"])
+    k, row_taps, T = WaitingCosts.on(target), context["row_taps"], prod(context["taps"])
     sharing = context["G"] // context["lanes"]
     places = -(-constants["part_size"] // sharing)
     rows = context["taps"][0] * context["taps"][1]
-    loads = rows * len(strip.loads)
-    adds = rows * sum(j is not None for reads in strip.reads for j in reads)
+    loads = rows * len(row_taps.loads)
+    adds = rows * sum(j is not None for reads in row_taps.reads for j in reads)
     adds *= context["wide"] * multiply_adds(context["elem"])
     waiting = places * (k.place + k.place_load * loads)
     waiting += (1 + log2(sharing)) * (k.level + k.level_sum * T)
@@ -491,18 +491,23 @@ def sliding_seconds(
     context: Mapping[str, Any], constants: Mapping[str, int], groups: int, target: Target
 ) -> float:
     """Return the seconds of ``groups`` work-groups that go down the rows of depthwise layers."""
-    k, rows, strip = SlidingCosts.of("sliding sums", target), context["rows"], context["strip"]
+    k, rows, row_taps = (
+        SlidingCosts.of("sliding sums", target),
+        context["rows"],
+        context["row_taps"],
+    )
     steps = constants["steps"] + rows.ahead - 1
     sharing, taps = 1, 0
     if "part_size" in constants:  # of the gradient of the weights, whose sums a group adds
         sharing = context["G"] // context["lanes"]
-        taps = rows.strip.taps * strip.taps
+        taps = rows.column_taps.taps * row_taps.taps
         steps *= -(-constants["part_size"] // sharing)
     adds = prod(
-        sum(at is not None for reads in axis.reads for at in reads) for axis in (rows.strip, strip)
+        sum(at is not None for reads in axis.reads for at in reads)
+        for axis in (rows.column_taps, row_taps)
     )
     adds *= context["wide"] * multiply_adds(context["elem"])
-    loads = min(rows.fresh, len(rows.strip.loads)) * len(context["chunks"])
+    loads = min(rows.fresh, len(rows.column_taps.loads)) * len(context["chunks"])
     loads += len(context.get("t_chunks", ()))
     waiting = k.start + steps * (k.step + k.load * loads)
     waiting += (1 + log2(sharing)) * k.level_sum * taps

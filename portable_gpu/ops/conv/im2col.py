@@ -21,6 +21,7 @@ from math import prod
 from portable_gpu.codegen.epilogue import Stage
 from portable_gpu.codegen.specialization import Specialization
 from portable_gpu.dtypes import Element, dtype_of
+from portable_gpu.ops.conv.axis_taps import SpaceAxis, axes_of
 from portable_gpu.ops.conv.bands import Band, bands, least_rows, rows_axis, whole_image
 from portable_gpu.ops.conv.chunks import chunks, workspace_limit
 from portable_gpu.ops.conv.copies import computed, moved
@@ -31,7 +32,6 @@ from portable_gpu.ops.conv.estimates import (
     windows_seconds,
 )
 from portable_gpu.ops.conv.problem import ConvProblem, ImageStrides
-from portable_gpu.ops.conv.strips import SpaceAxis, axes_of
 from portable_gpu.ops.conv.windows import ColumnStrides, Windows, windows_plan
 from portable_gpu.ops.elementwise.problem import ElementwiseProblem
 from portable_gpu.ops.elementwise.variants import variants as copied

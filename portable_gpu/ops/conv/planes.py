@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from portable_gpu.codegen.operators import SCALAR_BYTES
 from portable_gpu.codegen.parameters import Parameter, scalars
+from portable_gpu.ops.conv.axis_taps import SpaceAxis, axes_of, axis_parameters
 from portable_gpu.ops.conv.items import items_of_one
 from portable_gpu.ops.conv.kernels import ConvKernel
 from portable_gpu.ops.conv.problem import ConvProblem
-from portable_gpu.ops.conv.strips import SpaceAxis, axes_of, axis_parameters
 from portable_gpu.powers_of_two import floor_power_of_two
 from portable_gpu.targets import Target
 

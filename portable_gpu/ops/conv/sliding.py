@@ -12,10 +12,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from portable_gpu.codegen.parameters import Parameter, scalars
+from portable_gpu.ops.conv.axis_taps import (
+    AxisTaps,
+    SpaceAxis,
+    axes_of,
+    axis_parameters,
+    axis_taps_of,
+)
 from portable_gpu.ops.conv.epilogue import finish, image_constants, image_parameters
 from portable_gpu.ops.conv.kernels import ConvKernel
 from portable_gpu.ops.conv.problem import ConvProblem, ImageStrides
-from portable_gpu.ops.conv.strips import SpaceAxis, Strip, axes_of, axis_parameters, strip_of
 from portable_gpu.targets import Target
 
 #: Bytes of the largest load.
@@ -39,13 +45,13 @@ class SlidingRows:
     """How the steps of a work-item read the rows of the source.
 
     Attributes:
-        strip: The rows that the results of a step read.
+        column_taps: The taps along axis 1, and the rows that they read for the results of a step.
         fresh: The rows of the source that are new in each step.
         ahead: The steps that read the same row.
         at_once: The rows of results of a step.
     """
 
-    strip: Strip
+    column_taps: AxisTaps
     fresh: int
     ahead: int
     at_once: int
@@ -54,11 +60,11 @@ class SlidingRows:
 def rows_of(axis: SpaceAxis, at_once: int) -> SlidingRows | None:
     """Return how steps of at least ``at_once`` rows read; ``None`` for too many rows of taps."""
     at_once = -(-at_once // axis.divisor) * axis.divisor
-    strip = strip_of(axis, at_once)
-    if strip is None:
+    column_taps = axis_taps_of(axis, at_once)
+    if column_taps is None:
         return None
     fresh = at_once * axis.step // axis.divisor
-    return SlidingRows(strip, fresh, -(-(max(strip.loads) + 1) // fresh), at_once)
+    return SlidingRows(column_taps, fresh, -(-(max(column_taps.loads) + 1) // fresh), at_once)
 
 
 def slides(p: ConvProblem, target: Target) -> bool:
@@ -111,27 +117,27 @@ def whole_vectors(image: ImageStrides, size: int, count: int, p: ConvProblem) ->
 
 
 def chunks_of(
-    strip: Strip, V: int, image: ImageStrides, size: int, p: ConvProblem
+    row_taps: AxisTaps, V: int, image: ImageStrides, size: int, p: ConvProblem
 ) -> list[tuple[int, int]]:
     """Return the loads of a row for V results: the first element of each, and how many it has.
 
     Args:
-        strip: The elements that are read.
+        row_taps: The taps along the row, and the elements that they read.
         V: Results that are neighbours.
         image: The strides of the source.
         size: The elements of its rows.
         p: The convolution.
     """
-    count = min(V * strip.step // strip.divisor, V, _LOAD_BYTES // p.elem.itemsize)
+    count = min(V * row_taps.step // row_taps.divisor, V, _LOAD_BYTES // p.elem.itemsize)
     whole = count > 1 and whole_vectors(image, size, count, p)
     chunks, j = [], 0
-    while j <= strip.loads[-1]:
-        vector = whole and (j + strip.shift) % count == 0
-        if vector and set(range(j, j + count)) <= set(strip.loads):
+    while j <= row_taps.loads[-1]:
+        vector = whole and (j + row_taps.shift) % count == 0
+        if vector and set(range(j, j + count)) <= set(row_taps.loads):
             chunks.append((j, count))
             j += count
             continue
-        if j in strip.loads:
+        if j in row_taps.loads:
             chunks.append((j, 1))
         j += 1
     return chunks
@@ -214,8 +220,8 @@ def sliding_kernel(problem: ConvProblem, target: Target) -> ConvKernel | None:
         return None
     while V > 1 and rows.ahead * rows.at_once * V * of_number > _MOST_SUMS:
         V //= 2
-    strip = strip_of(axes[2], V)
-    if strip is None or rows.ahead * rows.at_once * V * of_number > _MOST_SUMS:
+    row_taps = axis_taps_of(axes[2], V)
+    if row_taps is None or rows.ahead * rows.at_once * V * of_number > _MOST_SUMS:
         return None
     group = min(_GROUP, target.max_work_group_size)
     channels = p.groups * targets
@@ -226,7 +232,7 @@ def sliding_kernel(problem: ConvProblem, target: Target) -> ConvKernel | None:
     blocks, steps = -(-axes[2].target // V), -(-axes[1].target // rows.at_once)
     channel_blocks = -(-vectors // lanes) if lanes else 1
     items = p.batch * blocks * (1 if lanes else channels)
-    in_use = rows.ahead * rows.at_once * V + p.taps + rows.fresh * len(strip.loads)
+    in_use = rows.ahead * rows.at_once * V + p.taps + rows.fresh * len(row_taps.loads)
     running = running_groups(of_number * in_use, group, target)
 
     def groups_of(bands: int) -> int:
@@ -245,14 +251,14 @@ def sliding_kernel(problem: ConvProblem, target: Target) -> ConvKernel | None:
     for c, axis in enumerate(axes):
         constants |= axis.constants(c)
     constants |= image_constants(p, [extra.strides.space for extra in p.extras])
-    constants |= {"shift2": strip.shift, "shift1": rows.strip.shift}
+    constants |= {"shift2": row_taps.shift, "shift1": rows.column_taps.shift}
     order = [("n", "batch"), ("o", "channels"), ("band", "bands"), ("block", "blocks")]
-    singly = [(j, 1) for j in strip.loads]
+    singly = [(j, 1) for j in row_taps.loads]
     context = {
         "elem": p.elem, "I": "int" if p.fits_int else "long",
         "order": [loop for loop in order if not (lanes and loop[0] == "o")],
-        "wide": wide, "lanes": lanes, "G": group, "V": V, "strip": strip, "rows": rows,
-        "chunks": singly if lanes else chunks_of(strip, V, source, axes[2].source, p),
+        "wide": wide, "lanes": lanes, "G": group, "V": V, "row_taps": row_taps, "rows": rows,
+        "chunks": singly if lanes else chunks_of(row_taps, V, source, axes[2].source, p),
         "joined": not lanes and V > 1 and V * p.elem.itemsize <= _LOAD_BYTES
                   and whole_vectors(result, axes[2].target, V, p),
         "register_taps": p.taps * of_number <= _MOST_WEIGHTS, "finish": finish(p),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from portable_gpu.ops.conv.axis_taps import axes_of, axis_taps_of
 from portable_gpu.ops.conv.problem import ConvProblem
 from portable_gpu.ops.conv.sliding import (
     adjacent,
@@ -14,7 +15,6 @@ from portable_gpu.ops.conv.sliding import (
     whole_vectors,
     words_of,
 )
-from portable_gpu.ops.conv.strips import axes_of, strip_of
 from portable_gpu.ops.conv.weight import WeightKernel
 from portable_gpu.targets import Target
 
@@ -57,8 +57,8 @@ def sliding_weight_kernel(problem: ConvProblem, target: Target) -> WeightKernel 
     vector_words = wide * words_of(p)
     while V > 1 and (rows.ahead * V + T) * vector_words > _MAX_REGISTERS:
         V //= 2
-    strip = strip_of(axes[2], V)
-    if strip is None or (rows.ahead * V + T) * vector_words > _MAX_REGISTERS:
+    row_taps = axis_taps_of(axes[2], V)
+    if row_taps is None or (rows.ahead * V + T) * vector_words > _MAX_REGISTERS:
         return None
     lanes, group = 1, min(group, target.max_work_group_size)
     if by_channels:
@@ -68,10 +68,10 @@ def sliding_weight_kernel(problem: ConvProblem, target: Target) -> WeightKernel 
         lanes = min(counts, key=lambda n: (-(-vectors // n) * n, n))
     M = group // lanes
     G = lanes * M
-    blocks, strips = -(-p.filters // (lanes * wide)), -(-axes[2].target // V)
-    vectors_in_use = rows.ahead * V + T + rows.fresh * len(strip.loads)
+    blocks, row_blocks = -(-p.filters // (lanes * wide)), -(-axes[2].target // V)
+    vectors_in_use = rows.ahead * V + T + rows.fresh * len(row_taps.loads)
     most_parts = max(1, running_groups(vector_words * vectors_in_use, G, target) // blocks)
-    columns = p.batch * strips
+    columns = p.batch * row_blocks
     steps = steps_of_band(
         axes[1].target, rows.ahead - 1, lambda bands: -(-columns * bands // (most_parts * M))
     )
@@ -82,12 +82,12 @@ def sliding_weight_kernel(problem: ConvProblem, target: Target) -> WeightKernel 
     constants = {
         "pairs": p.filters, "sources": 1, "targets": p.filters_of_group, "parts": parts,
         "part_size": part_size, "places": places, "batch": p.batch, "bands": bands,
-        "steps": steps, "blocks": strips, "s_batch": p.x.outer, "s_channel": p.x.channel,
+        "steps": steps, "blocks": row_blocks, "s_batch": p.x.outer, "s_channel": p.x.channel,
         "f_out": p.w.outer, "f_in": p.w.channel, "t_batch": p.y.outer, "t_channel": p.y.channel,
     }  # fmt: skip
     for c, axis in enumerate(axes):
         constants |= axis.constants(c)
-    constants |= {"shift2": strip.shift, "shift1": rows.strip.shift}
+    constants |= {"shift2": row_taps.shift, "shift1": rows.column_taps.shift}
     sum_bytes = 4 * words_of(p)
     has_vectors = (
         not by_channels and V * p.elem.itemsize <= 16 and whole_vectors(p.y, axes[2].target, V, p)
@@ -96,10 +96,10 @@ def sliding_weight_kernel(problem: ConvProblem, target: Target) -> WeightKernel 
     context = {
         "elem": p.elem, "I": "int" if p.fits_int else "long",
         "order": [("n", "batch"), ("band", "bands"), ("block_of_row", "blocks")], "wide": wide,
-        "lanes": lanes, "G": G, "V": V, "strip": strip, "rows": rows,
+        "lanes": lanes, "G": G, "V": V, "row_taps": row_taps, "rows": rows,
         "at_once": max(1, min(T, _LOCAL_BYTES // (sum_bytes * wide * G))),
-        "chunks": [(j, 1) for j in strip.loads] if by_channels
-                  else chunks_of(strip, V, p.x, axes[2].source, p),
+        "chunks": [(j, 1) for j in row_taps.loads] if by_channels
+                  else chunks_of(row_taps, V, p.x, axes[2].source, p),
         "t_chunks": [(v, t_count) for v in range(0, V, t_count)],
     }  # fmt: skip
     partial_bytes = blocks * parts * T * lanes * wide * sum_bytes if parts > 1 else 0

@@ -10,16 +10,16 @@ from typing import Any
 from portable_gpu.codegen.operators import SCALAR_BYTES
 from portable_gpu.codegen.parameters import buffer, scalars
 from portable_gpu.codegen.specialization import Specialization, specialize
-from portable_gpu.ops.conv.direct import adjacent_channels
-from portable_gpu.ops.conv.problem import ConvProblem, Triple
-from portable_gpu.ops.conv.strips import (
+from portable_gpu.ops.conv.axis_taps import (
     axes_of,
+    axis_taps_of,
     last_axis,
     nearest_results,
     neighbours,
     row_reads,
-    strip_of,
 )
+from portable_gpu.ops.conv.direct import adjacent_channels
+from portable_gpu.ops.conv.problem import ConvProblem, Triple
 from portable_gpu.ops.one_launch import OneLaunch
 from portable_gpu.powers_of_two import floor_power_of_two
 from portable_gpu.runtime.engine import Engine
@@ -27,8 +27,8 @@ from portable_gpu.targets import Target
 
 #: Bytes of a vector of a CPU.
 _VECTOR_BYTES = 64
-#: Places of a strip on a GPU, which a work-item reads together.
-_STRIP = 4
+#: Places of a row that a work-item of a GPU reads together.
+_V = 4
 #: Sums of a work-item, each of which is a register, or a vector on a CPU.
 _MOST_SUMS = 25
 #: Bytes of local memory for the sums of a group: every device has 32 KiB.
@@ -83,7 +83,7 @@ def weight_kernel(problem: ConvProblem, target: Target) -> WeightKernel:
 
     A pair is a channel of x with a filter that reads it.  In each work-group, ``lanes`` work-items
     side by side have ``wide`` pairs each, and their sums for T taps.  The G / ``lanes`` rows of
-    work-items (M) divide the places, of which each takes V at a time, a strip.
+    work-items (M) divide the places, of which each takes V of a row at a time.
     """
     p = problem
     axes = axes_of(p, backward=False)
@@ -103,7 +103,7 @@ def weight_kernel(problem: ConvProblem, target: Target) -> WeightKernel:
         order = ["n", "at0", "at1", "block2"]
     else:
         last = max(range(3), key=lambda c: (axes[c].target if c != along else 1, c))
-        V = _STRIP if axes[last].target > 1 else 1
+        V = _V if axes[last].target > 1 else 1
         if by_channels and p.depthwise and p.x.channel == p.y.channel == 1:
             wide = adjacent_channels(p)
         if by_channels:
@@ -116,11 +116,11 @@ def weight_kernel(problem: ConvProblem, target: Target) -> WeightKernel:
     axes = last_axis(axes, last)
     counts = tuple(axis.taps for axis in axes)
     taps = _taps_of_group((counts[0], counts[1], counts[2]))
-    strip = strip_of(replace(axes[2], taps=taps[2]), V)
-    if strip is None:
+    row_taps = axis_taps_of(replace(axes[2], taps=taps[2]), V)
+    if row_taps is None:
         taps, V = (1, 1, 1), 1
-        strip = strip_of(replace(axes[2], taps=1), V)
-    assert strip is not None
+        row_taps = axis_taps_of(replace(axes[2], taps=1), V)
+    assert row_taps is not None
     T = prod(taps)
     G = 1
     if not target.is_cpu:
@@ -128,8 +128,8 @@ def weight_kernel(problem: ConvProblem, target: Target) -> WeightKernel:
         G = max(lanes, floor_power_of_two(max_items))
     tap_blocks = [-(-count // own) for count, own in zip(counts, taps, strict=True)]
     blocks = -(-pairs // (lanes * wide)) * prod(tap_blocks)
-    strips = -(-axes[2].target // V)
-    places = p.batch * axes[0].target * axes[1].target * strips
+    row_blocks = -(-axes[2].target // V)
+    places = p.batch * axes[0].target * axes[1].target * row_blocks
     M = G // lanes
     target_groups = -(-_GROUPS_PER_UNIT * target.compute_units // blocks)
     parts = max(1, min(target_groups, places // (M * _LEAST_PLACES)))
@@ -141,15 +141,15 @@ def weight_kernel(problem: ConvProblem, target: Target) -> WeightKernel:
         "part_size": part_size, "places": places, "tap_blocks1": tap_blocks[1],
         "tap_blocks2": tap_blocks[2], "tap_blocks": prod(tap_blocks), "batch": p.batch,
         "s_batch": p.x.outer, "s_channel": p.x.channel, "f_out": p.w.outer, "f_in": p.w.channel,
-        "t_batch": p.y.outer, "t_channel": p.y.channel, "blocks": strips,
+        "t_batch": p.y.outer, "t_channel": p.y.channel, "blocks": row_blocks,
     }  # fmt: skip
     for c, axis in enumerate(axes):
         constants |= axis.constants(c)
     context = {
         "elem": p.elem, "I": "int" if p.fits_int and not target.is_cpu else "long",
         "order": [(name, names[name]) for name in order], "V": V, "wide": wide, "G": G,
-        "lanes": lanes, "taps": taps, "strip": strip,
-        "rows": row_reads(strip, V, axes[2], full) if target.is_cpu else None,
+        "lanes": lanes, "taps": taps, "row_taps": row_taps,
+        "rows": row_reads(row_taps, V, axes[2], full) if target.is_cpu else None,
     }  # fmt: skip
     nbytes = blocks * parts * T * lanes * wide * real_bytes if parts > 1 else 0
     return WeightKernel("weight", context, constants, blocks, parts, nbytes)

@@ -8,9 +8,9 @@ from math import prod
 from portable_gpu.codegen.parameters import Parameter, buffer, scalars
 from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.dtypes import Element
+from portable_gpu.ops.conv.axis_taps import SpaceAxis, axis_parameters
 from portable_gpu.ops.conv.items import GROUP, bound_operands, index_type, launch_sizes
 from portable_gpu.ops.conv.problem import ImageStrides
-from portable_gpu.ops.conv.strips import SpaceAxis, axis_parameters
 from portable_gpu.ops.gemm.packed.plan import Panels
 from portable_gpu.ops.one_launch import OneLaunch
 from portable_gpu.runtime.engine import Engine

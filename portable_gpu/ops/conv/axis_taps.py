@@ -1,4 +1,4 @@
-"""Axes of a convolution, and rows of taps that neighbouring results share.
+"""Axes of a convolution, and the taps along an axis that read for several adjacent results.
 
 Along each axis the result at ``q`` reads, for tap ``r``, the element at
 ``(q * step + r * tap_step + shift) / divisor`` of the source if that is a whole number.  A
@@ -60,13 +60,13 @@ def axis_parameters(ctype: str) -> list[Parameter]:
 
 
 @dataclass(frozen=True)
-class Strip:
-    """A row of taps, for V results from a multiple of V on.
+class AxisTaps:
+    """The taps along an axis, and the elements that they read for V adjacent results.
 
     Attributes:
         taps: The number of taps.
-        step, divisor, shift: The first element that the strip at q may read is at
-            ``q * step / divisor + shift``.
+        step, divisor, shift: The results from q on, a multiple of V, read elements of the source
+            from ``q * step / divisor + shift`` on.
         reads: For each tap and result the number of the element that is read, or ``None``.
         loads: The numbers of all elements that are read, sorted; the first is 0.
     """
@@ -102,8 +102,8 @@ def axes_of(problem: ConvProblem, backward: bool) -> list[SpaceAxis]:
     ]
 
 
-def strip_of(axis: SpaceAxis, V: int) -> Strip | None:
-    """Return the row of taps along an axis for V results; ``None`` where a loop does it."""
+def axis_taps_of(axis: SpaceAxis, V: int) -> AxisTaps | None:
+    """Return the taps along an axis for V results; ``None`` where a loop is better."""
     if axis.taps > _MOST_TAPS or V % axis.divisor or not axis.taps:
         return None
     whole, rest = divmod(axis.shift, axis.divisor)
@@ -115,7 +115,7 @@ def strip_of(axis: SpaceAxis, V: int) -> Strip | None:
     if len(read) > _MOST_LOADS or not read:
         return None
     first = read[0]
-    return Strip(
+    return AxisTaps(
         taps=axis.taps,
         step=axis.step,
         divisor=axis.divisor,
@@ -140,16 +140,16 @@ class RowReads:
     count: int
 
 
-def row_reads(strip: Strip | None, V: int, axis: SpaceAxis, most: int) -> RowReads | None:
+def row_reads(row_taps: AxisTaps | None, V: int, axis: SpaceAxis, most: int) -> RowReads | None:
     """Return how V results of a row read adjacent elements; ``None`` where they do not.
 
     Args:
-        strip: The row of taps.
+        row_taps: The taps along the axis.
         V: Results at a time.
         axis: The axis along which they are neighbours.
         most: The most elements of a vector.
     """
-    if strip is None or V == 1 or axis.s != 1:
+    if row_taps is None or V == 1 or axis.s != 1:
         return None
     if axis.divisor == 1 and axis.step * V <= most and axis.step <= 2:
         return RowReads(axis.step, axis.step * V)
