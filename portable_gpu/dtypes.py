@@ -143,6 +143,7 @@ def _elements() -> dict[np.dtype[Any], Element]:
     return _ELEMENTS if dtype is None else {**_ELEMENTS, dtype: BF16}
 
 
+@lru_cache(maxsize=64)
 def dtype_of(name: str) -> np.dtype[Any]:
     """The NumPy dtype of an :attr:`Element.name` or of a NumPy name (``"f32"``, ``"float32"``)."""
     for dtype, elem in _ELEMENTS.items():

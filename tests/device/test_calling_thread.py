@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import numpy as np
 import pytest
 
 import portable_gpu as pg
+from portable_gpu.ops.conv import variants as conv_variants
+from portable_gpu.ops.conv.problem import ConvProblem
 from portable_gpu.runtime import registry
 from portable_gpu.runtime.engine import Engine
+from portable_gpu.runtime.views import Shape
+from portable_gpu.targets import Target
 
 
 @pytest.fixture
@@ -125,3 +130,27 @@ def test_convolutions_are_placed_by_their_estimate(
     for algo in ("auto", "direct"):
         pg.nn.conv2d(image, weight, **options, algo=algo)
     assert states(both) == {both.caller if alone else both}
+
+
+@pytest.mark.parametrize(
+    ("x", "w", "here"),
+    [((1, 3, 9, 10), (5, 3, 3, 2), True), ((2, 60, 64, 70), (90, 60, 3, 3), False)],
+    ids=["on the calling thread", "on the workers"],
+)
+def test_a_convolution_lists_its_variants_once(
+    both: Engine, monkeypatch: pytest.MonkeyPatch, x: Shape, w: Shape, here: bool
+) -> None:
+    """The plan takes the list of the estimate, or a bound says where the call runs."""
+    listed: list[Target] = []
+    make = conv_variants.variants
+
+    def counted(problem: ConvProblem, target: Target, *others: Any) -> Any:
+        listed.append(target)
+        return make(problem, target, *others)
+
+    monkeypatch.setattr(conv_variants, "variants", counted)
+    pg.nn.conv2d(np.ones(x, np.float32), np.ones(w, np.float32))
+    engine = both.caller if here else both
+    assert engine is not None
+    assert states(both) == {engine}
+    assert listed == [engine.target]

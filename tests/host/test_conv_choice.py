@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from recorded_devices import H200, POCL
 
 from portable_gpu.bench.cases import cases
 from portable_gpu.ops.conv.commands.cases import problem_of
-from portable_gpu.ops.conv.variants import variants
+from portable_gpu.ops.conv.variants import seconds_alone, variants
 from portable_gpu.ops.sizes import parse_sizes
 from portable_gpu.ops.variant import best_of
 from portable_gpu.targets import detect
@@ -150,3 +152,19 @@ def test_gradients_by_warpgroups(operation: str, size: str, products: str) -> No
     choice = best_of(variants(problem_of(case), GPU, TABLE), GPU)
     assert (choice.name, choice.why.rpartition(": ")[2]) == ("implicit_gemm", products)
     assert choice.launches == 1 + ("added" in products)
+
+
+@pytest.mark.parametrize("operation", ["conv2d", "conv2d_input", "conv2d_weight"])
+def test_a_convolution_of_much_work_needs_no_list_for_its_place(operation: str) -> None:
+    """The bound that says so is below the estimates of all variants."""
+    engine: Any = SimpleNamespace(target=CPU, table=TABLE)  # and no plan, which would list them
+    for size in (
+        "8x64x56x56x64x1x1",
+        "8x64x56x56x64x3x3",
+        "8x256x56x56x8x5x5",
+        "8x192x231x233x192x31x31/s1d1g192",
+    ):
+        (case,) = cases(operation, ["float32"], parse_sizes(size), False)
+        problem = problem_of(case)
+        bound = seconds_alone(problem, engine)
+        assert all(bound < one.estimate for one in variants(problem, CPU, TABLE)), size

@@ -12,7 +12,7 @@ Filters of one tap, with stride 1 and no padding, read x and y where they are st
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
@@ -267,12 +267,19 @@ class _StepsBuilder:
         #: products is summed ``apart``, in float32.
         self.w_step = None if apart else merged(self._w_extents, self._w_strides)
         self._w_elem = computed(problem.elem) if apart else problem.elem
+        self._forms: dict[GemmProblem, PackedForm | None] = {}
 
     def _of_band(self, band: Band) -> _StepsBuilder:
         """Return what makes the steps of a band of an image."""
-        return _StepsBuilder(
-            band.problem, self.target, self.table, self.channels_last, self.aligned
-        )
+        of = _StepsBuilder(band.problem, self.target, self.table, self.channels_last, self.aligned)
+        of._forms = self._forms
+        return of
+
+    def _form_of(self, problem: GemmProblem) -> PackedForm | None:
+        """See :func:`form_of`; bands and chunks of images have products in common."""
+        if problem not in self._forms:
+            self._forms[problem] = form_of(problem, self.target, self.table)
+        return self._forms[problem]
 
     @property
     def weight_bytes(self) -> int:
@@ -485,7 +492,7 @@ class _StepsBuilder:
         is_plain = problem.compute == windows.matrix and p.groups == 1 and not windows.last
         if not (self.target.is_cpu and is_plain):
             return windows, product, space
-        form = form_of(problem, self.target, self.table)
+        form = self._form_of(problem)
         if form is None or form.transposed:
             return windows, product, space
         panels = prepacked_panels(problem, form, self.target, "b")
@@ -512,7 +519,7 @@ class _StepsBuilder:
             problem = step.problem
             if problem in shared:
                 continue
-            form = form_of(problem, self.target, self.table)
+            form = self._form_of(problem)
             panels = prepacked_panels(problem, form, self.target, "a") if form else None
             if form and panels:
                 itemsize = problem.compute.itemsize
@@ -645,7 +652,7 @@ def variants(
     made = products(problem, target, table, limit)
     if made is None:
         return
-    texts: list[Specialization] = []
+    texts: list[Callable[[], Sequence[Specialization]]] = []
     seconds, launches, nbytes, known = 0.0, 0, 0, dict[_Key, tuple[float, int]]()
     for step in made.steps:
         key, prepacked = (
@@ -654,7 +661,7 @@ def variants(
         if key not in known:
             if isinstance(key, Windows):
                 known[key] = windows_seconds(key, target), 1
-                texts.append(key.specialization(target))
+                texts.append(partial(_text_of, key, target))
             elif isinstance(key, PackedWeights):
                 known[key] = packing_seconds(key.problem, key.form, target), 1
             else:
@@ -664,7 +671,7 @@ def variants(
                     else best_product(key, target, table, prepacked)
                 )
                 known[key] = best.estimate, best.launches
-                texts += best.texts()
+                texts.append(best.texts)
         seconds += known[key][0]
         launches += known[key][1]
         nbytes += key.bytes if isinstance(key, Windows | GemmProblem) else key.nbytes
@@ -678,13 +685,17 @@ def variants(
         estimate=seconds,
         launches=launches,
         why=why,
-        texts=lambda: list({spec.key: spec for spec in texts}.values()),
+        texts=lambda: list({spec.key: spec for made in texts for spec in made()}.values()),
         bind=partial(_bind, problem=problem, limit=limit),
         details={
             "workspace": made.workspace, "moved": nbytes, "images at a time": made.chunk,
             "flop": problem.flop, "bytes": problem.bytes,
         },
     )  # fmt: skip
+
+
+def _text_of(windows: Windows, target: Target) -> list[Specialization]:
+    return [windows.specialization(target)]
 
 
 def _bind(engine: Engine, problem: ConvProblem, limit: int | None) -> Plan:

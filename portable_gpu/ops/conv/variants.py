@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import lru_cache, partial
 from math import prod
 from typing import Any
 
@@ -39,7 +39,7 @@ from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.launch import Sizes
 from portable_gpu.runtime.plan import Plan
 from portable_gpu.targets import Target
-from portable_gpu.tuning.costs import DeviceCosts, overlapped
+from portable_gpu.tuning.costs import DeviceCosts, ThreadCosts, overlapped
 from portable_gpu.tuning.table import TuningTable
 
 ALGORITHMS = (
@@ -95,7 +95,9 @@ def seconds_alone(problem: ConvProblem, engine: Engine, limit: int | None = None
     """Return the estimated seconds of a problem on one thread of a CPU.
 
     They do not depend on the algorithm that a call names, so that all algorithms of a problem run
-    on the same threads, and answers of :func:`find_conv2d` are found again.
+    on the same threads, and answers of :func:`find_conv2d` are found again.  No variant is listed
+    where a lower bound shows that several threads are faster: every algorithm has a multiply-add
+    for each element and channel at least.  Then that bound is returned.
 
     Args:
         problem: The problem, whose result has elements.
@@ -103,6 +105,10 @@ def seconds_alone(problem: ConvProblem, engine: Engine, limit: int | None = None
         limit: See :func:`make_plan`.
     """
     target, table = engine.target, engine.table
+    per_second = DeviceCosts.of("device", target).multiply_adds * target.compute_units
+    least = problem.flop / (2 * problem.taps) / per_second
+    if least > 2 * ThreadCosts.of("calling thread", target).waking:  # one of two threads is slower
+        return least
     return engine.plan(
         ("seconds alone", problem, limit),
         lambda: best_of(of_algorithm(problem, target, table, "auto", limit), target).estimate,
@@ -118,7 +124,7 @@ def of_algorithm(
         ArgumentError: There are none, or they need more workspace than ``limit``.
     """
     limit_bytes = workspace_limit(limit, target)
-    every = variants(problem, target, table, limit)
+    every = _last_listed(problem, target, table, limit)
     allowed = [variant for variant in every if _fits(variant, limit_bytes)]
     if algo == "auto" or not (problem.x_elements and problem.y_elements):
         return allowed  # all results are sums of no terms, for which no algorithm is needed
@@ -136,6 +142,14 @@ def of_algorithm(
             + ("" if limit == limit_bytes else ", the device's largest allocation")
         )
     return fitting
+
+
+@lru_cache(maxsize=1)
+def _last_listed(
+    problem: ConvProblem, target: Target, table: TuningTable, limit: int | None
+) -> list[Variant]:
+    """Return the variants; a call that runs on the calling thread lists them again for its plan."""
+    return variants(problem, target, table, limit)
 
 
 def _fits(variant: Variant, limit_bytes: int) -> bool:

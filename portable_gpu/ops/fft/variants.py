@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import lru_cache, partial
 from itertools import count, pairwise, product
 from math import prod
 from typing import TypeAlias
@@ -118,6 +118,7 @@ class _Decompositions:
     seconds: float
 
 
+@lru_cache(maxsize=8)
 def _candidates(
     problem: FftProblem | ConvolutionProblem, target: Target, table: TuningTable
 ) -> tuple[list[_Decompositions], PolicyRow[FftPolicy]]:
