@@ -171,12 +171,13 @@ class _Slot:
         names = {name for entry in entries for name in entry} - {"step"}
         result = {}
         for name in names:
-            values = np.zeros(self.data.shape, self._state_dtype)
+            # Those of a parameter that is a part of other flat arrays are not flat themselves.
+            values = np.zeros(self.data.size, self._state_dtype)
             for number, entry in enumerate(entries):
                 if name in entry:
                     with np.errstate(over="ignore"):
                         values[self._span(number, number + 1)] = asnumpy(entry[name]).ravel()
-            result[name] = asarray(values, queue=self.data.queue)
+            result[name] = asarray(values.reshape(self.data.shape), queue=self.data.queue)
         return result
 
     def replace(self, entries: Sequence[Mapping[str, Any]], arrays: dict[str, Array]) -> None:

@@ -102,6 +102,30 @@ def test_training_goes_on_with_the_same_bits(
         assert resumed.schedule.get_last_lr() == whole.schedule.get_last_lr()
 
 
+@pytest.mark.parametrize(("kind", "options"), OPTIMISERS, ids=str)
+def test_a_part_of_the_parameters_goes_on(
+    engine: Engine, kind: Any, options: dict[str, Any]
+) -> None:
+    """An optimiser of some parameters that another one has moved into flat arrays with others."""
+    values = [np.ones(shape, np.float32) for shape in SHAPES]
+    runs = [[nn.Parameter(one, engine) for one in values] for _ in "ab"]
+    whole, resumed = (
+        [nn.SGD(parameters, lr=0.1), kind(parameters[::2], **options)][1] for parameters in runs
+    )
+    for step in range(5):
+        if step == 3:
+            resumed.load_state_dict(whole.state_dict())
+            for one, other in zip(*runs, strict=True):
+                other.set(one.data)
+        for optimizer, parameters in ((whole, runs[0]), (resumed, runs[1])):
+            if optimizer is whole or step >= 3:
+                for number, one in enumerate(parameters):
+                    one.grad = np.full(one.shape, step + number, np.float32)
+                optimizer.step()
+    for one, other in zip(*runs, strict=True):
+        assert one.data.get().tobytes() == other.data.get().tobytes()
+
+
 def test_states_have_torch_s_keys_and_are_copies(engine: Engine) -> None:
     training = _Training(engine, nn.Adam, {"amsgrad": True})
     assert training.optimizer.state_dict()["state"] == {}
