@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from portable_gpu.arguments import shown, whole
+from portable_gpu.arguments import shown
 from portable_gpu.errors import ArgumentTypeError, ArrayIndexError, ShapeError, UnsupportedError
 from portable_gpu.multi import moves, transfers
 from portable_gpu.multi.failures import run_with_retry, working
 from portable_gpu.multi.member import Member
 from portable_gpu.runtime.array import Array
-from portable_gpu.runtime.layout import Shape
+from portable_gpu.runtime.layout import Shape, position, slice_bounds
 
 if TYPE_CHECKING:
     from portable_gpu.multi.group import DeviceGroup
@@ -191,26 +191,26 @@ class GroupArray:
                 GroupBlock(b.start, b.stop, b.member, b.array[tuple(items)]) for b in self.blocks
             ]
             return GroupArray(self.group, blocks[0].array.shape, self.dtype, None, blocks)
-        cut = items[self.axis]
-        if not isinstance(cut, slice) or cut.step not in (None, 1):
+        cut, extent = items[self.axis], self.shape[self.axis]
+        low, high, step = slice_bounds(cut, extent) if isinstance(cut, slice) else (0, 0, 0)
+        if step != 1:
             raise ArrayIndexError(
                 f"axis {self.axis} is cut into blocks, and its index is {shown(cut)}; "
                 "expected a slice of step 1 (gather() brings the array to one device)"
             )
-        low, high, _ = cut.indices(self.shape[self.axis])
-        blocks, shape = [], None
-        for block in self.blocks:
-            start, stop = max(low, block.start), min(high, block.stop)
-            if start >= stop and (blocks or block is not self.blocks[-1]):
-                continue
-            stop = max(start, stop)
+        high = max(low, high)
+        ranges = [(max(low, b.start), min(high, b.stop), b) for b in self.blocks]
+        parts = [(start, stop, block) for start, stop, block in ranges if start < stop]
+        if not parts:  # an array without elements has one block
+            last = self.blocks[-1]
+            low, high, parts = last.start, last.start, [(last.start, last.start, last)]
+        blocks = []
+        for start, stop, block in parts:
             items[self.axis] = slice(start - block.start, stop - block.start)
             part = block.array[tuple(items)]
-            shape = part.shape
             blocks.append(GroupBlock(start - low, stop - low, block.member, part))
-        assert shape is not None
-        axis = sum(isinstance(item, slice) for item in items[: self.axis])
-        whole_shape = (*shape[:axis], max(high - low, 0), *shape[axis + 1 :])
+        axis, shape = sum(isinstance(item, slice) for item in items[: self.axis]), part.shape
+        whole_shape = (*shape[:axis], high - low, *shape[axis + 1 :])
         return GroupArray(self.group, whole_shape, self.dtype, axis, blocks)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
@@ -235,13 +235,9 @@ class GroupArray:
 def _full_key(key: Any, ndim: int) -> list[Any]:
     """Return an index for each axis."""
     items = list(key) if isinstance(key, tuple) else [key]
-    if any(not isinstance(item, slice) and item is not Ellipsis for item in items):
-        items = [
-            item
-            if isinstance(item, slice) or item is Ellipsis
-            else whole(item, "an index that is no slice")
-            for item in items
-        ]
+    items = [
+        item if isinstance(item, slice) or item is Ellipsis else position(item) for item in items
+    ]
     gaps = [at for at, item in enumerate(items) if item is Ellipsis]
     if len(gaps) > 1 or len(items) - len(gaps) > ndim:
         raise ArrayIndexError(f"{len(items)} indices are too many for {ndim} axes")

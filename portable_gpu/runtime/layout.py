@@ -100,14 +100,14 @@ def indexed(layout: Layout, key: Any) -> Layout:
             continue
         extent, stride = layout.shape[axis], layout.strides[axis]
         if isinstance(item, slice):
-            start, stop, step = _bounds_of(item, extent)
+            start, stop, step = slice_bounds(item, extent)
             count = len(range(start, stop, step))
             if count:  # an empty view may begin nowhere
                 offset += start * stride
             shape.append(count)
             strides.append(step * stride)
         else:
-            at = _position(item)
+            at = position(item)
             if not -extent <= at < extent:
                 raise ArrayIndexError(
                     f"index {at} is out of range for axis {axis} with size {extent}"
@@ -119,14 +119,24 @@ def indexed(layout: Layout, key: Any) -> Layout:
     return Layout(offset, tuple(shape), tuple(strides))
 
 
-def _bounds_of(part: slice, extent: int) -> tuple[int, int, int]:
+def slice_bounds(part: slice, extent: int) -> tuple[int, int, int]:
+    """The first index of a slice of an axis, its end and its step.
+
+    Raises:
+        ArrayIndexError: It has something else than integers.
+    """
     try:
         return part.indices(extent)
     except (TypeError, ValueError) as error:
         raise ArrayIndexError(f"{shown(part)} is not a slice of an axis: {error}") from None
 
 
-def _position(value: Any) -> int:
+def position(value: Any) -> int:
+    """An index of an axis that is not a slice.
+
+    Raises:
+        ArrayIndexError: It is not an integer.
+    """
     if isinstance(value, (bool, list, tuple)) or getattr(value, "shape", ()) != ():
         raise ArrayIndexError(f"an index is {shown(value)}; {_BASIC}")
     try:

@@ -359,9 +359,19 @@ def test_slices_share_memory(groups: dict[str, DeviceGroup]) -> None:
         part = array[key]
         assert part.shape == x[key].shape
         assert np.array_equal(part.asnumpy(), x[key]), key
-    for key in (np.s_[3], np.s_[::2], np.s_[1, 2, 3]):
+    for bad in (np.s_[3], np.s_[::2], np.s_[1, 2, 3], np.s_["a":], np.s_[:, True], np.s_[:, "a"]):
         with pytest.raises(ArrayIndexError):
-            array[key]
+            array[bad]
+
+
+@pytest.mark.parametrize("key", [np.s_[30:5], np.s_[:0], np.s_[40:], np.s_[9:9]], ids=str)
+def test_slices_without_elements(groups: dict[str, DeviceGroup], key: slice) -> None:
+    """They have one block from 0 to 0, so that they go together with others of no elements."""
+    array = groups["two"].asarray(normal(40, 30), blocks=4)
+    part = array[key]
+    assert (part.shape, part.bounds, part.asnumpy().shape) == ((0, 30), (0, 0), (0, 30))
+    pair = {"x": part, "y": array[:0]}
+    assert pg.elementwise("x + y", **pair, engine=groups["two"]).shape == (0, 30)
 
 
 def test_scatter_and_all_reduce(groups: dict[str, DeviceGroup]) -> None:
@@ -457,6 +467,21 @@ def test_reductions_of_nothing(groups: dict[str, DeviceGroup]) -> None:
         for axis in (None, 0, 1):
             result = same_bits(groups, lambda g, m=make, a=axis: pg.asum(m(g), axis=a, engine=g))
             assert np.array_equal(result, np.abs(empty).sum(axis))
+
+
+@pytest.mark.parametrize("name", ["max", "argmin", "mean", "var", "prod", "sum"])
+@pytest.mark.parametrize("empty", [0, 1, 3])
+def test_reductions_of_parts_without_elements(
+    groups: dict[str, DeviceGroup], name: str, empty: int
+) -> None:
+    """Blocks that ``scatter`` takes may be empty, though the array is not."""
+    parts = [normal(0 if k == empty else 4, 5, dtype=np.float64, seed=k) for k in range(4)]
+    x = np.concatenate(parts)
+    for axis in (None, 0, 1):
+        result = same_bits(
+            groups, lambda g, a=axis: getattr(pg, name)(g.scatter(parts), axis=a, engine=g)
+        )
+        np.testing.assert_allclose(result, getattr(np, name)(x, axis=axis), rtol=1e-12)
 
 
 def test_inner_products(groups: dict[str, DeviceGroup]) -> None:

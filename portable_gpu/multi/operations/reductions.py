@@ -145,6 +145,11 @@ class _Job:
         operands = [blocks_of(x, cut) for x in inputs]
         if cut.axis not in self.reduced:
             return self._apart(operands, shape, dtype, cut)
+        # Blocks without elements, as of parts that were given, have no largest or smallest one.
+        filled = [number for number, (start, stop) in enumerate(cut.ranges) if start < stop]
+        operands = [[blocks[number] for number in filled] for blocks in operands]
+        starts = [cut.bounds[number] for number in filled]
+        cut = Cut(cut.axis, (*starts, cut.bounds[-1]), [cut.members[number] for number in filled])
         if self.name in _POSITIONS:
             return self._position(operands[0], shape, cut)
         if self.name in _MOMENTS:
