@@ -36,6 +36,12 @@
     // compares the halves one by one.
     const short${V} bits = as_short${V}(*(__global const f16_x${V} *)p);
     float${V} v;
+% if V == 16:
+#if defined(__AVX512F__)
+    __asm__("vcvtph2ps %1, %0" : "=v"(v) : "v"(bits));
+    return v;
+#endif
+% endif
 % for part in [""] if V == 8 else [".lo", ".hi"]:
     { float8 one; __asm__("vcvtph2ps %1, %0" : "=x"(one) : "x"(bits${part})); v${part} = one; }
 % endfor
@@ -61,9 +67,17 @@
 #elif HALVES_INLINE && defined(__F16C__)
     typedef ushort${V} unaligned_t __attribute__((aligned(2)));
     short${V} bits;
+% if V == 16:
+#if defined(__AVX512F__)
+    bits = __builtin_ia32_vcvtps2ph512_mask(v, 0, (short16)(0), (ushort)-1);
+#else
+% endif
 % for part in [""] if V == 8 else [".lo", ".hi"]:
     bits${part} = __builtin_ia32_vcvtps2ph256(v${part}, 0);
 % endfor
+% if V == 16:
+#endif
+% endif
     *(__global unaligned_t *)p = as_ushort${V}(bits);
 % endif
 #else

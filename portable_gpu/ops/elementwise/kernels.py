@@ -14,7 +14,7 @@ from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.ops.elementwise.policy import ElementwisePolicy
 from portable_gpu.ops.elementwise.problem import ElementwiseProblem
 from portable_gpu.ops.groups import lanes_of_rows
-from portable_gpu.powers_of_two import ceil_power_of_two
+from portable_gpu.powers_of_two import ceil_power_of_two, floor_power_of_two
 from portable_gpu.targets import Target
 from portable_gpu.tuning.figures import Figures
 from portable_gpu.tuning.table import PolicyRow, TuningTable
@@ -118,11 +118,13 @@ def _runs(
     # The compiler turns loops of integers into vectors of the width in which they are stored.  PoCL
     # 3.0 crashes when it compiles vectors of 16 integers of 8 bytes.
     elements = (*problem.inputs, problem.compute, problem.result)
-    is_wide = _inlined(problem, target) and not calls_others(problem.expression)
+    is_wide = function.kind is not None and not calls_others(problem.expression)
     vector_bytes = min(64, target.vector_bytes) if is_wide else policy.vector_bytes
     vector = max(1, vector_bytes // max(4, *(e.itemsize for e in elements)))
     plain = not problem.compute.floating or problem.complex
-    if plain or vector == 1 or columns == 1 or function.vectors(vector) is None:
+    if not problem.updated:  # then the last vector of a row overlaps the one before it
+        vector = min(vector, floor_power_of_two(columns))
+    if plain or vector == 1 or function.vectors(vector) is None:
         vector = 1
     max_groups = target.compute_units * policy.groups_per_unit
     groups_requested = max(1, min(max_groups, problem.nbytes // policy.work_per_group))
