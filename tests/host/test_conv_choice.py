@@ -117,6 +117,25 @@ EPYC_TIMES = {
     },
     ("conv2d_input", "float16"): {"4x2x58x146x3/s1d1g2": {"direct": 45.8, "im2col": 26.2}},
 }
+#: The same on a core of a Zen 5 (2026-11-29): Winograd's tiles of few channels of a group, or of
+#: channels far from each other, rows of one tap, many products of few elements.
+ZEN5_TIMES = {
+    ("conv2d", "float32"): {
+        "22x24x9x7x8x3x3/s1d1g8": {"direct": 85, "im2col": 289, "winograd": 252, "fft": 207},
+        "9x408x3x7x8x3x3/s1d1g8": {"direct": 156, "im2col": 700, "winograd": 233, "fft": 324},
+        "7x310x102x27x1x3x3/s1d1g1l": {"direct": 7901, "im2col": 7882, "winograd": 22776},
+        "2x264x124x2x7/s1d1g2": {"direct": 118, "im2col": 81, "fft": 58},
+        "1x32x119x122x96x3x3/s3d1g32l": {"direct": 1278, "im2col": 413},
+    },
+    ("conv2d_input", "float32"): {
+        "14x2x6x31x6x3x3/s1d1g1l": {"direct": 41, "im2col": 73, "winograd": 124, "fft": 89},
+        "28x4x3152x4x3/s1d1g4l": {"direct": 254, "im2col": 508},
+        "9x218x4x3x218x1x1/s1d1g218l": {"direct": 11, "im2col": 71},
+    },
+    ("conv2d_weight", "float32"): {
+        "24x70x46x3x28x3x3/s1d1g2": {"direct": 1253, "im2col": 4075, "winograd": 1670},
+    },
+}
 
 
 @pytest.mark.parametrize(
@@ -124,6 +143,7 @@ EPYC_TIMES = {
     [
         *((operation, "float32", every) for operation, every in CPU_TIMES.items()),
         *((*key, every) for key, every in EPYC_TIMES.items()),
+        *((*key, every) for key, every in ZEN5_TIMES.items()),
     ],
 )
 def test_the_choice_of_a_cpu_is_close_to_the_fastest(

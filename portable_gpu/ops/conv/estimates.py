@@ -8,7 +8,7 @@ from math import log2, prod
 from typing import Any
 
 from portable_gpu.codegen.operators import SCALAR_BYTES
-from portable_gpu.ops.caches import L2_BYTES, LINE_BYTES
+from portable_gpu.ops.caches import L2_BYTES, LAST_BYTES, LINE_BYTES
 from portable_gpu.ops.conv.axis_taps import RowReads
 from portable_gpu.ops.conv.kernels import ConvKernel
 from portable_gpu.ops.conv.windows import Windows
@@ -18,6 +18,7 @@ from portable_gpu.ops.gemm.packed.forms import (
     packed_seconds,
     preferred_form,
 )
+from portable_gpu.ops.gemm.packed.lanes import SmallCosts
 from portable_gpu.ops.gemm.problem import GemmProblem
 from portable_gpu.ops.gemm.variants import fastest
 from portable_gpu.ops.variant import Variant, best_of
@@ -33,8 +34,10 @@ class ConvCosts(Figures):
 
     Attributes:
         copy_time: The time of copies of windows, as a multiple of that of moving them once.
-        winograd_time: The time of the transforms of ``winograd``, as the same multiple.
-        transform_time: The time of the transforms of ``fft``, as a multiple of their own estimate.
+        winograd_time: The time in which the transforms of ``winograd`` move data, as the same
+            multiple.
+        transform_time: The time of the transforms of ``fft`` on a GPU, as a multiple of their own
+            estimate.
         spectra_rate: The rate of products of spectra, as a part of that of the best tiles.
         following: Seconds of a further launch of a call on a CPU, whose threads are awake by then.
     """
@@ -58,7 +61,10 @@ class DirectSumCosts(Figures):
         channel: A channel of the source of V results, where its weights are not kept; a row of taps
             of a result that is computed by itself.
         line: A line of memory of an image beyond the cache.
-        row_tap, edge_tap: A tap for a vector of 32 bytes inside of a row, and at an end of a row.
+        row_tap, edge_tap: A tap for a vector of up to 16 bytes inside of a row, and at an end.
+        wide_row_tap, wide_edge_tap: Those for a longer vector, of up to 64 bytes.
+        only_tap: The tap of a row of one tap, for a vector.
+        far: A byte of arrays that the last cache does not hold.
         beyond: An element of a vector that would reach past the end of an image.
         load, build: An element that is read singly, and a component of a vector that is built from
             such elements.
@@ -73,8 +79,10 @@ class DirectSumCosts(Figures):
         plane_half: One that is divided into its even and odd elements first, in addition.
         weight, gathered: A weight that a work-item reads in advance, and one of adjacent channels.
         place: V places of the gradient of the weights, for a block of weights.
-        place_row_tap, place_edge_tap, place_load, place_build, place_wide_tap: The costs of those
-            names without ``place_``, for the gradient of the weights.
+        place_row_tap, place_edge_tap: A tap for a vector of 32 bytes inside of a row and at an end,
+            for the gradient of the weights.
+        place_load, place_build, place_wide_tap: The costs of those names without ``place_``, for
+            the gradient of the weights.
         tile_row, tile_vector, tile_single: A row of a copy of a tile, a vector of it, and an
             element that is copied singly, for the gradient of the weights.
         tile_block, tile_weight: A block of the gradient of the weights, and a weight of it.
@@ -89,6 +97,10 @@ class DirectSumCosts(Figures):
     line: float
     row_tap: float
     edge_tap: float
+    wide_row_tap: float
+    wide_edge_tap: float
+    only_tap: float
+    far: float
     beyond: float
     load: float
     build: float
@@ -128,19 +140,22 @@ class WindowCosts(Figures):
         channels, summed_channels: A tap of a place whose channels are adjacent, of a copy and of a
             sum; of a copy, a row of taps if few elements are adjacent.
         tested: Such a tap of a sum that may fall between two places.
-        adjacent, second: An element of the matrix of windows that is copied, or added, in a vector,
-            and one of every second element of a row.
+        adjacent, second: An element of the matrix of windows that is copied in a vector, and one of
+            every second element of a row.
+        added: An element of the matrix that is added in a vector.
         single: An element of 4 bytes that is copied singly; a smaller one takes as much less.
         summed: An element of the matrix that is added singly.
         stored: An element of the image that is stored.
         line: An element that is in a line of memory of its own, of an image beyond the cache.
         far: A byte of matrices beyond the cache, in addition.
+        distant: A byte of windows, or of an image, that the last cache does not hold, in addition.
         call: A launch of products.
         product: A product of a group and an image.
         tile: A tile of a product.
         step: A vector of a tile in a step of k.
         packed: An element that is packed for tiles, also beyond the end of the operand.
         stored_singly: An element of a result whose rows are not contiguous.
+        beside: An element of products side by side, in addition to their own estimate.
         half: A 16-bit float that is stored, or packed from an operand whose tiles are not adjacent.
         byte: A byte of an operand or a result.
     """
@@ -152,17 +167,20 @@ class WindowCosts(Figures):
     tested: float
     adjacent: float
     second: float
+    added: float
     single: float
     summed: float
     stored: float
     line: float
     far: float
+    distant: float
     call: float
     product: float
     tile: float
     step: float
     packed: float
     stored_singly: float
+    beside: float
     half: float
     byte: float
 
@@ -254,6 +272,32 @@ class SlidingCosts(Figures):
     busy_sum: float
 
 
+@dataclass(frozen=True)
+class TransformCosts(Figures):
+    """The seconds of parts of the transforms of ``fft`` and ``winograd``, on one thread of a CPU.
+
+    Attributes:
+        strip, number: A strip of lines of a Fourier transform, and a complex number of its lanes.
+        far: A byte of spectra that the last cache does not hold.
+        item, vector: An item of a transform of ``winograd``, and a vector of its tiles.
+        single: An element that such an item reads or stores singly.
+        line: One in a line of memory of its own, of an image beyond the cache, in addition.
+    """
+
+    strip: float
+    number: float
+    far: float
+    item: float
+    vector: float
+    single: float
+    line: float
+
+    @classmethod
+    def on(cls, target: Target) -> TransformCosts:
+        """The costs of a CPU."""
+        return cls.of("transforms of convolutions", target)
+
+
 _VECTOR = 32  # bytes of a vector that an instruction adds
 
 
@@ -279,11 +323,17 @@ def direct_work(context: Mapping[str, Any], constants: Mapping[str, int], target
         work += lines * row_blocks * c["sources"] * tested * k.tested
         work += 0 if row_taps else sets * taps * k.tested
     if rows:
-        costs = k.row_tap + half_vector, k.edge_tap + half_vector, k.beyond + half
-        work += sets * _of_rows(rows, row_blocks, taps, c, context, *costs)
+        inside, at_end = (
+            (k.row_tap, k.edge_tap) if _vectors(rows.count, context) <= 0.5
+            else (k.wide_row_tap, k.wide_edge_tap)
+        )  # fmt: skip
+        inside = k.only_tap if taps == 1 else inside
+        of_halves = half_vector * max(1.0, _vectors(rows.count, context))
+        costs = inside + of_halves, at_end + of_halves, k.beyond + half
+        work += sets * _of_rows(rows, row_blocks, taps, c, *costs)
     elif row_taps and wide > 1:
         adds = sum(at is not None for reads in row_taps.reads for at in reads)
-        work += sets * adds * (k.wide_tap + half_vector) * _vectors(wide, context)
+        work += sets * adds * (k.wide_tap + half_vector) * max(1.0, _vectors(wide, context))
         work += 0 if context["register_taps"] else sets * taps * wide * k.gathered
     elif row_taps:
         work += sets * (len(row_taps.loads) * (k.load + half) + taps * V * k.build)
@@ -345,10 +395,11 @@ def weight_work(
     places = blocks * c["places"]
     row_blocks = -(-c["t2_size"] // V)
     if rows:
-        costs = k.place_row_tap, k.place_edge_tap, k.beyond
-        of_set = _of_rows(rows, row_blocks, taps, c, context, *costs)
+        vectors = max(1.0, _vectors(rows.count, context))
+        costs = vectors * k.place_row_tap, vectors * k.place_edge_tap, k.beyond
+        of_set = _of_rows(rows, row_blocks, taps, c, *costs)
     elif wide > 1:
-        of_set = taps * k.place_wide_tap * _vectors(wide, context)
+        of_set = taps * k.place_wide_tap * max(1.0, _vectors(wide, context))
     else:
         of_set = len(row_taps.loads) * k.place_load + taps * V * k.place_build
     single = V * k.single if wide == 1 and c["t_axis2"] != 1 else 0.0
@@ -395,23 +446,33 @@ def tiled_weight_work(
 
 
 def _of_rows(
-    rows: RowReads, row_blocks: int, taps: int, constants: Mapping[str, int],
-    context: Mapping[str, Any], inside: float, at_end: float, beyond: float,
+    rows: RowReads, row_blocks: int, taps: int, constants: Mapping[str, int], inside: float,
+    at_end: float, beyond: float,
 ) -> float:  # fmt: skip
     """Return the work of a row of taps for V results; about half of the taps reach past an end."""
     every = row_blocks * taps
-    ends = every if rows.count >= constants["s2_size"] else min(every, taps - 1)
+    ends = every if rows.count > constants["s2_size"] else min(every, taps - 1)
     mean = ((every - ends) * inside + ends * at_end) / row_blocks
     # Vectors that would reach past the end of the image are read by elements.
     size = max(1, constants["s0_size"] * constants["s1_size"] * constants["s2_size"])
     single = min(1.0, rows.count / size) * every / row_blocks * rows.count * beyond
-    return mean * _vectors(rows.count, context) + single
+    return mean + single
 
 
 def _vectors(count: int, context: Mapping[str, Any]) -> float:
-    """The vectors of numbers, one at least."""
-    nbytes = SCALAR_BYTES[context["elem"].real]
-    return max(1.0, count * nbytes / _VECTOR)
+    """The vectors that numbers fill."""
+    return count * SCALAR_BYTES[context["elem"].real] / _VECTOR
+
+
+def far_seconds(nbytes: int, target: Target) -> float:
+    """Return the seconds by which memory beyond the last cache of a CPU delays direct sums."""
+    far = DirectSumCosts.of("direct convolutions", target).far
+    return cpu_seconds(far * nbytes if nbytes > LAST_BYTES else 0.0, target)
+
+
+def cpu_seconds(work: float, target: Target) -> float:
+    """Return the seconds of work in multiply-adds of the best tiles of products."""
+    return work / (target.compute_units * DeviceCosts.of("device", target).multiply_adds)
 
 
 def direct_seconds(
@@ -463,6 +524,42 @@ def weight_seconds(
     busy = places * (k.busy_place + k.busy_place_load * loads + k.busy_place_add * adds)
     of_unit = max(1.0, groups / target.compute_units) * context["G"]
     return 1e-9 * overlapped(waiting, of_unit * (busy + k.busy_sum * T))
+
+
+def fourier_seconds(strips: int, numbers: int, nbytes: int, target: Target) -> float:
+    """Return the seconds of the Fourier transforms of a convolution on a CPU.
+
+    Args:
+        strips: The strips of lines.
+        numbers: The complex numbers of all of their lanes.
+        nbytes: Bytes of the spectra of a chunk of images.
+        target: The device.
+    """
+    k, far = TransformCosts.on(target), nbytes if nbytes > LAST_BYTES else 0
+    return (strips * k.strip + numbers * k.number + far * k.far) / target.compute_units
+
+
+def tiles_seconds(
+    items: int, context: Mapping[str, Any], constants: Mapping[str, int], target: Target
+) -> float:
+    """Return the seconds of a transform of ``winograd`` on a CPU, but for those of moving data."""
+    k, c, wide = TransformCosts.on(target), constants, context["wide"]
+    vectors, singles, lines = 1, 0, 0
+    if "adjacent" in context:  # of filters, or of the sums for their gradient
+        singles = 0 if wide == 1 or context["adjacent"] else 9 * wide
+    elif context["T"] > 1:
+        vectors = -(-c["count"] // context["T"])
+        if "extent" in context:
+            name, extent = "s", context["extent"]
+            singles = extent * (2 * c["count"] + extent - 2)
+        else:
+            name, singles = "t", 0 if context["unit"] else 4 * c["count"]
+        itemsize = context["elem"].itemsize
+        image = c["batch"] * c["channels"] * c[f"{name}1_size"] * c[f"{name}2_size"] * itemsize
+        if abs(c[f"{name}_axis2"]) * itemsize >= LINE_BYTES and image > L2_BYTES:
+            lines = singles
+    of_item = k.item + vectors * k.vector + singles * k.single + lines * k.line
+    return items * of_item / target.compute_units
 
 
 def spectra_seconds(
@@ -548,13 +645,14 @@ def _windows_seconds(windows: Windows, target: Target) -> float:
     if w.last:
         channels = k.summed_channels if w.sums else k.channels
         runs = rows / last.taps if w.run else rows
-        seconds = items * k.item + runs * places[2] * channels + w.elements * k.adjacent
+        vector = k.added if w.sums else k.adjacent
+        seconds = items * k.item + runs * places[2] * channels + w.elements * vector
         if last.divisor > 1:
             seconds += items * places[2] * last.taps * taps[0] * taps[1] * k.tested
     else:
         seconds = items * k.item + rows * k.row
         single = k.summed if w.sums else k.single * min(w.matrix.itemsize / 4, 1)
-        seconds += w.elements * (single, k.adjacent, k.second)[w.near]
+        seconds += w.elements * (single, k.added if w.sums else k.adjacent, k.second)[w.near]
     elements = w.elements
     if w.sums:
         elements = items * places[2] * (w.channels if w.last else 1)
@@ -564,7 +662,11 @@ def _windows_seconds(windows: Windows, target: Target) -> float:
         image = elements if w.sums else w.channels * prod(axis.source for axis in w.axes)
         seconds += elements * k.line * (image * w.elem.itemsize > L2_BYTES)
     matrix = w.elements * w.matrix.itemsize
-    return (seconds + matrix * k.far * (matrix > L2_BYTES)) / target.compute_units
+    image = w.batch * w.channels * prod(a.target if w.sums else a.source for a in w.axes)
+    image *= w.elem.itemsize
+    seconds += matrix * k.far * (matrix > L2_BYTES)
+    seconds += sum(n * k.distant for n in (matrix, image) if n > LAST_BYTES)
+    return seconds / target.compute_units
 
 
 def best_product(
@@ -583,6 +685,11 @@ def best_product(
     if not best.path.startswith("packed"):
         return replace(best, estimate=best.estimate + WindowCosts.on(target).call)
     form = preferred_form(problem, target, table)
+    if best.path == "packed, side by side":
+        k, p = WindowCosts.on(target), problem
+        seconds = SmallCosts.of("gemm_small", target).side_by_side(p, form.policy.vector)
+        seconds += p.batch_size * (p.m * p.k + p.k * p.n + p.m * p.n) * k.beside
+        return replace(best, estimate=k.call + seconds / target.compute_units)
     if prepacked:
         left = {"a": form.a_packed, "b": form.b_packed}
         left |= dict.fromkeys((in_core(name, form) for name in prepacked), False)

@@ -21,13 +21,13 @@ from math import prod
 from portable_gpu.codegen.parameters import Parameter, buffer, scalars
 from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.ops.conv.chunks import CHUNK_BYTES, chunks, images_within, workspace_limit
-from portable_gpu.ops.conv.estimates import ConvCosts, spectra_seconds
+from portable_gpu.ops.conv.estimates import ConvCosts, fourier_seconds, spectra_seconds
 from portable_gpu.ops.conv.items import bound_operands, index_type, items_of_one, launch_sizes
 from portable_gpu.ops.conv.problem import ConvProblem, ImageStrides, Triple
 from portable_gpu.ops.fft.passes import Pass
 from portable_gpu.ops.fft.problem import FftProblem
 from portable_gpu.ops.fft.tables import fast_length
-from portable_gpu.ops.fft.variants import launches_of
+from portable_gpu.ops.fft.variants import launches_of, strips_of
 from portable_gpu.ops.fft.variants import make_plan as make_transform
 from portable_gpu.ops.fft.variants import variants as transforms
 from portable_gpu.ops.one_launch import OneLaunch
@@ -352,11 +352,18 @@ def variants(
     multiplied = kernel.flop // 2 * multiply_adds(p.elem)
     depth = kernel.constants["depth"]
     products = part * spectra_seconds(kernel.tile, depth, multiplied, spectra_bytes, target)
-    transform_time = ConvCosts.of("convolutions", target).transform_time
+    transforming = ConvCosts.of("convolutions", target).transform_time * sum(
+        variant.estimate * n for variant, n in best
+    )
+    if target.is_cpu:
+        of_cpu = [(strips_of(transform, target, table), n) for transform, n in needed.items()]
+        strips, numbers = (sum(n * counts[i] for counts, n in of_cpu) for i in range(2))
+        numbers *= multiply_adds(p.elem)  # vectors have half as many numbers of float64
+        transforming = fourier_seconds(strips, numbers, round(part * spectra_bytes), target)
     moved = part * spectra_bytes + sum(variant.details["bytes"] * n for variant, n in best)
     yield Variant(
         name="fft",
-        estimate=products + transform_time * sum(variant.estimate * n for variant, n in best),
+        estimate=products + transforming,
         launches=len(every) + sum(variant.launches * n for variant, n in best),
         why=f"transforms of {' x '.join(str(s.lengths[c]) for c in s.axes)}, products of spectra",
         texts=lambda: [

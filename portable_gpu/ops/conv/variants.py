@@ -17,8 +17,10 @@ from portable_gpu.ops.conv.direct import direct_kernel
 from portable_gpu.ops.conv.epilogue import array_names, with_arrays, with_pass
 from portable_gpu.ops.conv.estimates import (
     ConvCosts,
+    cpu_seconds,
     direct_seconds,
     direct_work,
+    far_seconds,
     planes_work,
     sliding_seconds,
     tiled_weight_work,
@@ -238,9 +240,10 @@ def _direct(problem: ConvProblem, target: Target) -> Variant:
     moving = problem.bytes / (device.bandwidth * units)
     by_weights = problem.direction == "weight"
     sums = _sums_of_weights(problem, target) if by_weights else _sums(problem, target)
+    far = far_seconds(problem.bytes, target) if target.is_cpu else 0.0
     return Variant(
         name="direct",
-        estimate=overlapped(sums.seconds, moving),
+        estimate=overlapped(sums.seconds, moving) + far,
         launches=1,
         why="direct sums, which need no copies and allow any strides",
         texts=lambda: [sums.kernel.specialization(target)],
@@ -279,12 +282,12 @@ def _sums(p: ConvProblem, target: Target) -> _Sums:
         return _Sums(rows, partial(_plan_of_sums, problem=p, kernel=rows, sizes=sizes), seconds)
     planes = planes_kernel(p, target)
     if planes is not None:
-        seconds = _of_cpu(planes_work(planes, target), target)
+        seconds = cpu_seconds(planes_work(planes, target), target)
         sizes = launch_sizes(planes.items, planes.constants["items_each"], target)
         return _Sums(planes, partial(_plan_of_sums, problem=p, kernel=planes, sizes=sizes), seconds)
     kernel = direct_kernel(p, target)
     made = kernel.context, kernel.constants, target
-    seconds = _of_cpu(direct_work(*made), target) if target.is_cpu else direct_seconds(*made)
+    seconds = cpu_seconds(direct_work(*made), target) if target.is_cpu else direct_seconds(*made)
     sizes = launch_sizes(kernel.items, 1, target)
     return _Sums(kernel, partial(_plan_of_sums, problem=p, kernel=kernel, sizes=sizes), seconds)
 
@@ -313,14 +316,9 @@ def _sums_of_weights(p: ConvProblem, target: Target) -> _Sums:
     made = kernel.context, kernel.constants
     if target.is_cpu:
         work = tiled_weight_work if tiles else weight_work
-        seconds = _of_cpu(work(*made, kernel.blocks, target), target)
+        seconds = cpu_seconds(work(*made, kernel.blocks, target), target)
     else:
         estimate = sliding_seconds if rows else weight_seconds
         seconds = estimate(*made, kernel.blocks * kernel.parts, target)
     bind = partial(weight_plan, problem=p, kernel=kernel)
     return _Sums(kernel, bind, seconds, kernel.partial_bytes)
-
-
-def _of_cpu(work: float, target: Target) -> float:
-    """Return the seconds of work in multiply-adds of the best tiles of products."""
-    return work / (target.compute_units * DeviceCosts.of("device", target).multiply_adds)

@@ -26,7 +26,7 @@ from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.dtypes import dtype_of
 from portable_gpu.ops.conv.chunks import CHUNK_BYTES, chunks, images_within, workspace_limit
 from portable_gpu.ops.conv.epilogue import array_names, finish, image_constants, image_parameters
-from portable_gpu.ops.conv.estimates import ConvCosts, best_product
+from portable_gpu.ops.conv.estimates import ConvCosts, best_product, tiles_seconds
 from portable_gpu.ops.conv.items import bound_operands, index_type, items_of_one, launch_sizes
 from portable_gpu.ops.conv.problem import ConvProblem, ImageStrides, Triple
 from portable_gpu.ops.gemm.binding import bind
@@ -405,6 +405,11 @@ def variants(
         moved += elements * p.elem.itemsize + w.matrix_bytes(images, p.batch)
     transforms = costs.winograd_time * moved / (device.bandwidth * target.compute_units)
     of_results = w.tiles_of_gradient if p.direction == "weight" else w.results
+    if target.is_cpu:
+        part = p.batch / chunk
+        for kernel, count in ((w.filters(), 1), (w.tiles(chunk), part), (of_results(chunk), part)):
+            parts = kernel.items, kernel.context, kernel.constants, target
+            transforms += count * tiles_seconds(*parts)
     yield Variant(
         name="winograd",
         estimate=best.estimate * p.batch / chunk + transforms,

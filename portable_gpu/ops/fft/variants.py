@@ -11,10 +11,12 @@ from typing import TypeAlias
 
 from portable_gpu.codegen.axes import Axis, merged
 from portable_gpu.dtypes import dtype_of, element
+from portable_gpu.ops.fft import cpu
 from portable_gpu.ops.fft.convolution import ConvolutionProblem, convolution_lines
 from portable_gpu.ops.fft.decompositions import Decomposition, PassStep, decompositions, passes_of
 from portable_gpu.ops.fft.kernels import FftPolicy, PassKernels, pass_kernels
 from portable_gpu.ops.fft.passes import Pass, moved
+from portable_gpu.ops.fft.policy import CpuFftPolicy
 from portable_gpu.ops.fft.problem import FftProblem, Form, Line, LineOperand
 from portable_gpu.ops.fft.tables import Table
 from portable_gpu.ops.variant import Variant, bind_best
@@ -101,6 +103,18 @@ def launches_of(problem: FftProblem, target: Target, table: TuningTable) -> list
         candidates, key=lambda candidate: costs.seconds(candidate.seconds, len(candidate.launches))
     )
     return [passes_of(pass_steps) for pass_steps, _ in best.launches]
+
+
+def strips_of(problem: FftProblem, target: Target, table: TuningTable) -> tuple[int, int]:
+    """Return the strips of all passes of that variant on a CPU, and the numbers of their lanes."""
+    elem = element(dtype_of("complex128" if problem.real.needs_fp64 else "complex64"))
+    policy = table.choose("fft/cpu", CpuFftPolicy, target, elem).policy
+    counts = [
+        (cpu.strips(pass_, policy), pass_.n)
+        for passes in launches_of(problem, target, table)
+        for pass_ in passes
+    ]
+    return sum(n for n, _ in counts), sum(n * policy.vector * length for n, length in counts)
 
 
 @dataclass(frozen=True)
