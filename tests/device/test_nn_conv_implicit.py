@@ -17,7 +17,7 @@ from layers.convolution import by_channels
 from sampling import FEW, compile_fast
 
 from portable_gpu import Engine, nn
-from portable_gpu.ops.conv import implicit, variants
+from portable_gpu.ops.conv import few_channels, implicit, variants
 from portable_gpu.ops.conv.problem import ConvProblem
 from portable_gpu.ops.variant import Variant
 from portable_gpu.targets import Target
@@ -172,6 +172,59 @@ def test_images_copied_with_adjacent_channels(gpu: Engine, monkeypatch: pytest.M
     dx = np.asarray(nn.conv2d_input(x.shape, w, dy, **options, engine=fresh), np.float64)
     dw = np.asarray(nn.conv2d_weight(x, w.shape, dy, **options, engine=fresh), np.float64)
     assert (expected * dy).sum() == (dx * x).sum() == (dw * w).sum()
+
+
+def few_channels_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave the variant that merges few channels with taps or residues, for any GPU."""
+
+    def only(
+        problem: ConvProblem, target: Target, table: TuningTable, limit: int | None
+    ) -> list[Variant]:
+        merged = few_channels.variant(problem, target, table, implicit.best_by_windows)
+        assert merged is not None
+        return [merged]
+
+    monkeypatch.setattr(variants, "variants", only)
+
+
+FEW_CHANNELS = [
+    # Channels, filters, kernel, stride, padding, dilation, extents of x, channels last.
+    (3, 8, (3, 5), (2, 2), (1, 2), (1, 1), (8, 10), False),
+    (1, 8, (2, 3), (1, 1), (0, 1), (2, 1), (5, 4), True),
+    (12, 16, (3, 2), (1, 4), (2, 0), (1, 1), (5, 8), True),
+    (2, 8, (2, 3, 4), (1, 2, 3), (1, 0, 1), (1, 1, 1), (3, 6, 9), False),
+]
+
+
+@pytest.mark.parametrize("case", FEW_CHANNELS[:2] if FEW else FEW_CHANNELS)
+def test_few_channels_are_merged(
+    gpu: Engine, monkeypatch: pytest.MonkeyPatch, case: tuple[Any, ...]
+) -> None:
+    """Taps become channels; residues of the stride become filters; sums are exact in float16."""
+    channels, filters, kernel, stride, padding, dilation, size, last = case
+    few_channels_only(monkeypatch)
+    fresh = Engine(queue=gpu.queue, device_class="gcn")
+    options = {"stride": stride, "padding": padding, "dilation": dilation, "groups": 1}
+    layer = Layer((2, channels, *size), (filters, channels, *kernel), options, last)
+    rank, rng = len(size), np.random.default_rng(channels)
+    x, w = rng.integers(-2, 3, layer.x), rng.integers(-2, 3, layer.w)
+    bias = rng.integers(-4, 5, filters).astype(np.float16)
+    halves = [by_channels(each) if last else each for each in (x.astype(np.float16),)]
+    expected = convolved(layer, x, w)
+    call = {**options, "engine": fresh}
+    half_w = w.astype(np.float16)
+    y = FORWARD[rank](halves[0], half_w, bias, **call)
+    np.testing.assert_array_equal(y, expected + bias.reshape(-1, *[1] * rank))
+    dy = rng.integers(-1, 2, expected.shape).astype(np.float16)
+    dw = np.asarray(BY_WEIGHT[rank](halves[0], w.shape, dy, **call), np.float64)
+    assert (expected * dy).sum() == (dw * w).sum()
+    other = rng.integers(-2, 3, layer.w)
+    assert (convolved(layer, x, other) * dy).sum() == (dw * other).sum()
+    if max(stride) > 1:
+        dx = np.asarray(BY_INPUT[rank](x.shape, half_w, dy, **call), np.float64)
+        assert (expected * dy).sum() == (dx * x).sum()
+        other = rng.integers(-2, 3, layer.x)
+        assert (convolved(layer, other, w) * dy).sum() == (dx * other).sum()
 
 
 def test_bits_repeat_and_halves(gpu: Engine) -> None:

@@ -14,7 +14,7 @@ from emulator.device import Emulator
 from portable_gpu.codegen.epilogue import Epilogue
 from portable_gpu.dtypes import element
 from portable_gpu.isa.compilers import find_compilers
-from portable_gpu.ops.conv import in_pieces
+from portable_gpu.ops.conv import implicit, in_pieces
 from portable_gpu.ops.conv.commands.cases import all_shapes, problem, reference
 from portable_gpu.ops.conv.direct import direct_kernel
 from portable_gpu.ops.conv.problem import Direction, ImageStrides, StageArray
@@ -171,6 +171,7 @@ CASES = {
         "input", (2, 16, 6, 5, 8, 3, 3), stride=2, last=True, residual="one column"
     ),
     "few channels, and one axis": Case("forward", (2, 3, 30, 70, 7), padding=3, dilation=2),
+    "a bias, and results of adjacent places": Case("forward", (3, 16, 4, 7, 24, 3, 3), bias=True),
     "three axes, two pieces": Case("forward", (1, 8, 3, 4, 5, 8, 2, 2, 3), precision="bf16x3"),
     "residues": Case("input", (2, 10, 7, 6, 20, 3, 3), stride=2, filters_last=True),
     "a residual in residues in one launch": Case(
@@ -299,6 +300,38 @@ def test_gradients_of_16_bit_filters(places: tuple[int, int], last: bool, taps: 
     expected = reference("weight", *values, x, w, g)
     result = out[16:-16].reshape(72, taps, taps, 24) if last else out[16:-16].reshape(w)
     np.testing.assert_array_equal(result.transpose(0, 3, 1, 2) if last else result, expected)
+
+
+@pytest.mark.parametrize(("space", "name"), [((6, 10), "tiny"), ((10, 14), "64x192")])
+def test_results_of_adjacent_places(space: tuple[int, int], name: str) -> None:
+    """Chunks of 8 bytes have four places of one image; rows of a warp are of several images."""
+    gpu, rng = Emulator.of("sm_90"), np.random.default_rng(len(name))
+    elem, extents = element(np.float16), (3, 16, *space, 20, 3, 3)
+    asked = {"stride": 1, "padding": 1, "dilation": 1, "groups": 1}
+    p = problem("forward", extents, elem, asked, bias=True)
+    p = replace(
+        p,
+        x=implicit.channels_last(p).x,
+        w=problem("forward", extents, elem, asked, True, filters_last=True).w,
+    )
+    x, w, g = all_shapes(extents, asked)
+    (item,) = products_of(p)
+    assert item.problem.c.reader is not None
+    assert (item.problem.c.row, item.copied) == (1, None)
+    values = [rng.integers(-2, 3, shape).astype(np.float32) for shape in (x, w)]
+    memory = []
+    for array, strides in zip(values, (p.x, p.w), strict=True):
+        memory.append(np.full(array.size, np.nan, np.float16))
+        memory[-1][where(array.shape, strides)] = array
+    bias = rng.integers(-4, 5, w[0]).astype(np.float16)
+    policy = replace(WgmmaPolicy.for_shape_class(name), bulk=False)
+    plan = MatrixPlan(gpu, item.problem, Tiling("", policy))  # type: ignore[arg-type]
+    out = np.full(p.y_elements + 32, np.nan, np.float16)
+    plan.enqueue(gpu, [*memory, bias, out], (0, 0, 0, 16), (1.0, 0.0))  # type: ignore[arg-type]
+    assert np.isnan(out[:16]).all()
+    assert np.isnan(out[-16:]).all()
+    expected = reference("forward", *values, x, w, g) + bias.reshape(-1, 1, 1)
+    np.testing.assert_array_equal(out[16:-16].reshape(expected.shape), expected)
 
 
 @pytest.mark.parametrize(

@@ -336,20 +336,20 @@ def test_tf32_where_c_and_a_bias_are_read(gpu: Emulator, trans: str, bulk: bool)
 
 
 @pytest.mark.parametrize(
-    ("name", "size", "transposed", "bulk"),
-    [("large", (140, 280, 72), False, True), ("128x208", (136, 216, 40), True, False),
-     ("narrow", (70, 40, 24), False, False)],
+    ("name", "size", "stored_as", "transposed", "bulk"),
+    [("large", (140, 280, 72), "N", False, True), ("128x208", (136, 216, 40), "T", True, False),
+     ("narrow", (70, 40, 24), "N", False, False), ("tiny", (140, 70, 24), "T", False, True)],
 )  # fmt: skip
-def test_wgmma_stores_16_bytes_after_a_bias_and_factors_of_rows(
-    gpu: Emulator, name: str, size: Any, transposed: bool, bulk: bool
+def test_wgmma_stores_chunks_after_a_bias_and_factors_of_rows(
+    gpu: Emulator, name: str, size: Any, stored_as: str, transposed: bool, bulk: bool
 ) -> None:
-    """The vectors are read once a tile, and end where C ends."""
+    """Chunks of rows or columns; the vectors are read once a tile, and end where C ends."""
     m, n, k = size
     bias, factors = whole_numbers((n,), 3).astype("f2"), whole_numbers((m,), 4).astype("f4")
     p = problem(m, n, k, F16, "NT")
     p = replace(
         p, epilogue=Epilogue().bias(bias).scale(factors, per="row").apply("v + row - col").stages,
-        c=operand(F16, m, n, "T" if transposed else "N", 0),
+        c=operand(F16, m, n, stored_as, 0),
         extras=(Operand(F16, 0, 1, (), False, 2), Operand(F32, 1, 0, (), False, 4)),
     )  # fmt: skip
     a, b = (whole_numbers(x, i) for i, x in enumerate([(m, k), (k, n)]))
@@ -359,7 +359,7 @@ def test_wgmma_stores_16_bytes_after_a_bias_and_factors_of_rows(
     buffers = [stored(a, F16, "N"), stored(b, F16, "T"), bias, factors, memory]
     path.enqueue(gpu, buffers, (0,) * 5, (2.0, 0.0))  # type: ignore[arg-type]
     expected = (2 * (a @ b) + bias) * factors[:, None] + np.subtract.outer(range(m), range(n))
-    result = memory.reshape(n, m).T if transposed else memory.reshape(m, n)
+    result = memory.reshape(n, m).T if stored_as == "T" else memory.reshape(m, n)
     np.testing.assert_array_equal(result, expected.astype(np.float16))
 
 

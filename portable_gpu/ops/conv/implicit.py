@@ -10,6 +10,7 @@ from dataclasses import replace
 from functools import partial
 from math import prod
 
+from portable_gpu.ops.conv import few_channels
 from portable_gpu.ops.conv.copies import computed, moved
 from portable_gpu.ops.conv.problem import ConvProblem, ImageStrides, Triple
 from portable_gpu.ops.conv.products import inputs_at_once, products_of, residues
@@ -30,15 +31,37 @@ def variants(problem: ConvProblem, target: Target, table: TuningTable) -> list[V
     """The fastest products by estimate; none on a CPU, whose products are packed.
 
     Matrix units read windows of 16-bit floats whose channels are adjacent.  Other images may be
-    copied so first, and the result back.
+    copied so first.  The products store the result where it belongs, or a dense one that is copied
+    back, if that is estimated faster.  Few channels are merged with taps, or with residues of the
+    stride.
     """
     if target.is_cpu or not (problem.fits_int and problem.x_elements and problem.y_elements):
         return []
-    candidates = [_of_windows(problem, target, table)]
-    inside = channels_last(problem)
-    if problem.elem.itemsize == 2 and target.matrix_units == "wgmma" and inside != problem:
-        candidates.append(by_copies(problem, inside, target, table))
+    candidates = _by_windows(problem, target, table)
+    if target.matrix_units == "wgmma":
+        merged = few_channels.variant(problem, target, table, best_by_windows)
+        candidates += [merged] if merged else []
     return candidates
+
+
+def best_by_windows(p: ConvProblem, target: Target, table: TuningTable) -> Variant:
+    """Return the fastest product of windows of the images where they are, or of copies."""
+    return best_of(_by_windows(p, target, table), target)
+
+
+def _by_windows(p: ConvProblem, target: Target, table: TuningTable) -> list[Variant]:
+    candidates = [_of_windows(p, target, table)]
+    if p.elem.itemsize == 2 and target.matrix_units == "wgmma":
+        copied = [by_copies(p, inside, target, table) for inside in _with_copies(p)]
+        candidates += [best_of(copied, target)] if copied else []
+    return candidates
+
+
+def _with_copies(p: ConvProblem) -> list[ConvProblem]:
+    """The convolutions of copies with adjacent channels: of all images, and of those it reads."""
+    last = channels_last(p)
+    read = {"forward": replace(last, y=p.y), "input": replace(last, x=p.x), "weight": last}
+    return [inside for inside in dict.fromkeys((last, read[p.direction])) if inside != p]
 
 
 def channels_last(p: ConvProblem) -> ConvProblem:

@@ -39,27 +39,43 @@ _CHUNK = 8  # elements that a work-item copies at a time
 
 
 def variants(problem: ConvProblem, target: Target, table: TuningTable) -> Iterator[Variant]:
-    """Yield the variant, if the precision takes pieces and matrix units read the windows."""
-    inside = stored_in_pieces(problem)
-    if inside is None or target.matrix_units != "wgmma" or not inside.fits_int:
+    """Yield the variant, if the precision takes pieces and matrix units read the windows.
+
+    The products store the result where it belongs, or a dense one that is copied there, if that is
+    estimated faster.
+    """
+    dense = stored_in_pieces(problem)
+    if dense is None or target.matrix_units != "wgmma":
         return
+    there = {"forward": replace(dense, y=problem.y), "input": replace(dense, x=problem.x)}
+    insides = dict.fromkeys((dense, there.get(problem.direction, dense)))
+    listed = [_variant(problem, inside, target, table) for inside in insides if inside.fits_int]
+    possible = [variant for variant in listed if variant is not None]
+    if possible:
+        yield best_of(possible, target)
+
+
+def _variant(
+    problem: ConvProblem, inside: ConvProblem, target: Target, table: TuningTable
+) -> Variant | None:
+    """Return the variant whose products compute ``inside``, if matrix units read its windows."""
     products = [item.problem for item in taken_products(inside, target, table)]
     forms = [format_of(product, target) for product in products]
     if not all(
         form is not None and form.supports_readers(product)
         for form, product in zip(forms, products, strict=True)
     ):
-        return
+        return None
     passes = _passes(problem, inside, target)
     possible = [list(fastest(product, target, table)) for product in products]
     if not possible or not all(possible) or any(prod(x.repack.batch) > MOST_BATCH for x in passes):
-        return
+        return None
     multiplied = [best_of(every, target) for every in possible]
     copy = _copy_of_result(problem, inside)
     copied = [best_of(elementwise_variants(copy, target, table), target)] if copy else []
     launched = [*multiplied, *copied]
     workspace = sum(item.space.nbytes for item in passes) + (_result(inside).nbytes if copy else 0)
-    yield Variant(
+    return Variant(
         path="implicit_gemm",
         name="implicit_gemm, in pieces",
         estimate=sum(item.estimate for item in launched)

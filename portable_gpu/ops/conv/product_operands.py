@@ -66,11 +66,11 @@ def result_operand(
     stride, groups = axes.strides[-1], of_groups(p, group_stride)
     reader = None
     row, col = (stride, other_stride) if side == "row" else (other_stride, stride)
-    # Vectors run along an index of stride 1: addresses are as aligned as the other strides allow.
-    strides: tuple[int, ...] = (row,) if col == 1 else (col,)
     if len(axes.extents) > 1:
         reader = Gather(side, axes.extents, axes.strides)
-        strides = (*axes.strides, other_stride) if other_stride != 1 else axes.strides
+    # Vectors run along an index of stride 1: addresses are as aligned as the other strides allow.
+    far = axes.strides[:-1] if stride == 1 != other_stride else axes.strides
+    strides = far if other_stride == 1 else (*far, other_stride)
     nbytes = gcd(aligned, *(p.elem.itemsize * step for step in (*strides, *groups)))
     return Operand(p.elem, row, col, groups, False, alignment_of(nbytes), reader)
 

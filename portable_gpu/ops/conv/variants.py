@@ -46,7 +46,7 @@ from portable_gpu.tuning.table import TuningTable
 
 ALGORITHMS = (
     "auto", "found", "direct", "im2col", "implicit_gemm", "implicit_gemm, channels last",
-    "implicit_gemm, in pieces", "winograd", "fft",
+    "implicit_gemm, in pieces", "implicit_gemm, few channels", "winograd", "fft",
 )  # fmt: skip
 #: What the variants need, apart from workspace.
 _NEEDS = (

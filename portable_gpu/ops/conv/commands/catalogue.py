@@ -64,9 +64,12 @@ def specializations(
     if not element(dtype).floating or element(dtype).complex:
         raise UnsupportedError(f"convolutions of {dtype}")
     texts: dict[str, Specialization] = {}
-    for channels_last, groups in ((False, 64), (True, 64), (False, 32)):  # depthwise, and two each
-        asked = {"stride": 1, "padding": 1, "dilation": 1, "groups": groups}
-        p = problem(direction, (8, 64, 56, 56, 64, 3, 3), element(dtype), asked, channels_last)
+    # Depthwise, two channels a group, and the few channels of a first layer.
+    typical = ((64, 64, 1, False), (64, 64, 1, True), (64, 32, 1, False), (3, 1, 2, True))
+    for channels, groups, stride, channels_last in typical:
+        asked = {"stride": stride, "padding": 1, "dilation": 1, "groups": groups}
+        sizes = (8, channels, 56, 56, 64, 3, 3)
+        p = problem(direction, sizes, element(dtype), asked, channels_last)
         shown = [p] if direction != "forward" else [p, with_epilogue(p, Epilogue().relu())]
         for item in shown:
             for variant in variants(item, target, TuningTable.shipped()):

@@ -102,7 +102,9 @@ class MatrixFormat:
         return True if fits and (self.kind != "tf32" or side == "a") else None
 
     def supports_readers(self, problem: GemmProblem) -> bool:
-        """Whether copies in chunks support the readers of A and B, and stores of rows that of C.
+        """Whether copies in chunks support the readers of A and B, and stores that of C.
+
+        C is stored along its rows; or along its columns, if its chunks of 8 bytes are adjacent.
 
         If the format has pieces, readers must read pieces: a first pass reads no operand by a
         reader.
@@ -112,7 +114,9 @@ class MatrixFormat:
         in_pieces = self.parts > 1
         if self.kernel != "wgmma" or self.kind == "tf32" or in_pieces != problem.in_pieces:
             return False
-        if written is not None and (written.side != "row" or problem.c.col != 1):
+        if written is not None and (
+            written.side != "row" or (problem.c.col != 1 and not column_chunks(problem))
+        ):
             return False
         return all(
             x.reader.width % self.width == 0 and x.aligned_bytes >= 16
@@ -211,6 +215,16 @@ class MatrixFormat:
     ) -> bool:
         """Whether A is read from local memory to registers, and multiplied from there."""
         return self.kind == "tf32" and self.layout(problem, "a", bulk, gather).across
+
+
+def column_chunks(problem: GemmProblem) -> bool:
+    """Whether the columns of C are aligned chunks of 8 bytes, of adjacent rows.
+
+    A reader must have these chunks along its last axis.
+    """
+    c = problem.c
+    adjacent = c.reader.extents[-1] if c.reader else problem.m
+    return c.row == 1 and c.aligned_bytes >= 8 and adjacent * c.elem.itemsize % 8 == 0
 
 
 def strides(operand: Operand, side: Side) -> tuple[int, int]:

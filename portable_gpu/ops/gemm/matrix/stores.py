@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from portable_gpu.ops.gemm.matrix.format import column_chunks
 from portable_gpu.ops.gemm.matrix.policy import MatrixPolicy, MfmaPolicy, MmaPolicy, WgmmaPolicy
 from portable_gpu.ops.gemm.problem import GemmProblem
 from portable_gpu.targets import Target
@@ -30,20 +31,18 @@ def pairs(problem: GemmProblem, two_rows: bool) -> str:
 
 
 def wide(problem: GemmProblem) -> str:
-    """Return whether C is stored in 16 bytes at a time: of ``rows``, of ``columns``, or not ("").
+    """Return whether C is stored in chunks: 16 bytes of ``rows``, 8 of ``columns``, or not ("").
 
-    It is not if C or a matrix is read at the same time, because these are read by elements.  With
-    vectors, such as a bias, only rows are.
+    It is not if C or a matrix is read at the same time, because these are read by elements.
     """
     c = problem.c
-    if c.aligned_bytes < 16 or c.elem.complex or problem.reads_c:
+    if c.elem.complex or problem.reads_c:
         return ""
     if any(extra.reader or (extra.row and extra.col) for extra in problem.extras):
         return ""
-    if c.col == 1 and problem.n * c.elem.itemsize % 16 == 0:
+    if c.col == 1 and c.aligned_bytes >= 16 and problem.n * c.elem.itemsize % 16 == 0:
         return "rows"
-    by_columns = c.row == 1 and problem.m * c.elem.itemsize % 16 == 0 and not problem.extras
-    return "columns" if by_columns else ""
+    return "columns" if column_chunks(problem) else ""
 
 
 def has_unaligned_rows(problem: GemmProblem) -> bool:
