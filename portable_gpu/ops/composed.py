@@ -16,6 +16,7 @@ import pyopencl as cl
 from portable_gpu.errors import ArgumentError
 from portable_gpu.runtime.array import DEVICE_KINDS, Array
 from portable_gpu.runtime.call import TracedCall
+from portable_gpu.runtime.kept_memory import KeptMemory
 from portable_gpu.runtime.plan import Plan, Temporary, arrange
 from portable_gpu.runtime.queue_state import QueueState
 from portable_gpu.runtime.registry import STATE
@@ -137,7 +138,8 @@ class ComposedCall:
         """
         self._replay = replay
         self._reports = [
-            (maker_like(blank), blank.nbytes, report.check_values) for blank, report in reports
+            (maker_like(blank), KeptMemory(blank.nbytes), report.check_values)
+            for blank, report in reports
         ]
 
     def run(
@@ -152,8 +154,7 @@ class ComposedCall:
             return None
         queue = (*arrays, out)[0].queue
         written = [
-            make(queue, state.allocate(nbytes), state.new_events())
-            for make, nbytes, _ in self._reports
+            make(queue, memory.take(state), state.new_events()) for make, memory, _ in self._reports
         ]
         result = self._replay.run(state, (*arrays, *written), out, scalars)
         if result is None:

@@ -66,6 +66,12 @@ class PoclStructures:
             memory.address = c_size_t.from_address(base.int_ptr + self.address).value
         return memory.address
 
+    def address_of_new(self, base: Any, is_kept: bool) -> int:
+        """Return the address of a buffer of a pool; one that is used once gets no attribute."""
+        if is_kept:
+            return self.address_of(base)
+        return int(c_size_t.from_address(base.int_ptr + self.address).value)
+
 
 @lru_cache(maxsize=4096)
 def svm_at(address: int) -> cl.SVM[Any]:

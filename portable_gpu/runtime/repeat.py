@@ -13,6 +13,7 @@ from portable_gpu.runtime.array import DEVICE_KINDS, Array
 from portable_gpu.runtime.call import Call
 from portable_gpu.runtime.direct import direct_call
 from portable_gpu.runtime.host_arrays import is_of_python, new_host_array, no_memory
+from portable_gpu.runtime.kept_memory import KeptMemory
 from portable_gpu.runtime.place import Planning
 from portable_gpu.runtime.plan import Plan
 from portable_gpu.runtime.queue_state import QueueState
@@ -204,7 +205,7 @@ class _SeveralResults:
             elif isinstance(call, _OnHost):
                 self._make.append(partial(new_host_array, other.shape, other.dtype))
             else:
-                self._make.append(partial(_new_like, maker_like(other), other.nbytes))
+                self._make.append(partial(_new_like, maker_like(other), KeptMemory(other.nbytes)))
 
     def run(
         self,
@@ -243,10 +244,10 @@ class _SeveralResults:
 
 
 def _new_like(
-    make: Callable[..., Any], nbytes: int, state: QueueState, queue: cl.CommandQueue
+    make: Callable[..., Any], memory: KeptMemory, state: QueueState, queue: cl.CommandQueue
 ) -> Any:
-    """Return a fresh device array, in new memory, by a function of :func:`maker_like`."""
-    return make(queue, state.allocate(nbytes), state.new_events())
+    """Return a fresh device array by a function of :func:`maker_like`."""
+    return make(queue, memory.take(state), state.new_events())
 
 
 def signature(arrays: Sequence[Any]) -> Key | None:

@@ -8,20 +8,19 @@ arguments set.  A later call sets only the arguments that differ: the buffers of
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import pyopencl as cl
 
 from portable_gpu.runtime.array import Array
 from portable_gpu.runtime.events import QueueEvents
+from portable_gpu.runtime.kept_memory import KeptMemory
 from portable_gpu.runtime.plan import Plan
 from portable_gpu.runtime.queue_state import QueueState
 from portable_gpu.runtime.recording import NO_MEMORY, Kernels, Recording
 from portable_gpu.runtime.report import KernelReport, reports_of
 from portable_gpu.runtime.views import MEMORY, Memory, extent, maker_like, memory_of, origin_of
-
-_K = TypeVar("_K", bound=Kernels)
 
 
 def have_equal_zeros(scalars: tuple[Any, ...]) -> bool:
@@ -32,7 +31,7 @@ def have_equal_zeros(scalars: tuple[Any, ...]) -> bool:
 class ReportReplay:
     """The report that a repeated call on device arrays writes, and attaches to its new result."""
 
-    __slots__ = ("_check", "_make", "nbytes")
+    __slots__ = ("_check", "_make", "memory")
 
     def __init__(self, blank: Any, check: Callable[[np.ndarray[Any, Any]], None]) -> None:
         """Keep what all calls have in common.
@@ -41,7 +40,8 @@ class ReportReplay:
             blank: An array with the shape and dtype of the report.
             check: A function that checks the report's values, and may raise an error.
         """
-        self._make, self._check, self.nbytes = maker_like(blank), check, blank.nbytes
+        self._make, self._check = maker_like(blank), check
+        self.memory = KeptMemory(blank.nbytes)
 
     def reports(
         self, arrays: Sequence[Any], queue: cl.CommandQueue, data: Any, event: cl.Event | None
@@ -60,7 +60,7 @@ class Replay:
     """
 
     __slots__ = (
-        "_extents", "_idle", "_inside", "_itemsizes", "_make", "_may_differ", "_nbytes", "_plan",
+        "_extents", "_idle", "_inside", "_itemsizes", "_make", "_may_differ", "_memory", "_plan",
         "_report", "_reports", "_scalars",
     )  # fmt: skip
 
@@ -87,7 +87,7 @@ class Replay:
         self._extents = [extent(array) for array in arrays]
         self._itemsizes = [array.dtype.itemsize for array in arrays]
         self._inside: list[Sequence[cl.Event]] = [() for _ in arrays]
-        self._make, self._nbytes = maker_like(blank), blank.nbytes
+        self._make, self._memory = maker_like(blank), KeptMemory(blank.nbytes)
         self._idle: list[Kernels] = []
 
     def run(
@@ -143,12 +143,12 @@ class Replay:
             kernels.move(*self._recorded(state, operands, out, scalars))
         data = None
         if out is None:
-            data = state.allocate(self._nbytes)
+            data = self._memory.take(state)
             for set_argument, index in kernels.places[k]:
                 set_argument(index, data)
         report, written = self._report, None
         if report is not None:
-            written = state.allocate(report.nbytes)
+            written = report.memory.take(state)
             for set_argument, index in kernels.places[-1]:
                 set_argument(index, written)
         workspaces = kernels.take_workspaces(state) if kernels.workspaces else None
@@ -169,7 +169,7 @@ class Replay:
             out.reports = reports_of(*operands)
         return out
 
-    def _refuse(self, kernels: _K, idle: list[_K]) -> None:
+    def _refuse(self, kernels: Kernels, idle: list[Kernels]) -> None:
         """Put kernel objects back, for a next call that looks for overlaps: this one may not."""
         kernels.memories[-1] = NO_MEMORY
         idle.append(kernels)

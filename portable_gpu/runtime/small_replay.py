@@ -24,7 +24,6 @@ import contextlib
 from _thread import _count as _other_threads
 from collections.abc import Sequence
 from ctypes import c_size_t
-from sys import getrefcount
 from typing import Any
 
 import pyopencl as cl
@@ -33,60 +32,18 @@ from portable_gpu.errors import ArgumentError, BuildError, DeviceMemoryError
 from portable_gpu.runtime.events import QueueEvents
 from portable_gpu.runtime.pocl_structures import PoclStructures, structures_of, svm_at
 from portable_gpu.runtime.queue_state import QueueState
-from portable_gpu.runtime.recording import KEPT, Kernels
+from portable_gpu.runtime.recording import NO_MEMORY, Kernels
 from portable_gpu.runtime.replay import Replay
 from portable_gpu.runtime.report import reports_of
 from portable_gpu.runtime.views import MEMORY, memory_of
 
 # _other_threads counts the running threads of Python except the main one.  threading.active_count
 # takes longer.
-_enqueue, _word_at = cl.enqueue_nd_range_kernel, c_size_t.from_address
+_enqueue = cl.enqueue_nd_range_kernel
 _COMPLETE = cl.command_execution_status.COMPLETE
 #: A number of unfinished commands that is never 0, for a call that must not run on the calling
 #: thread.
 _NEVER_IDLE = c_size_t(1)
-_Target = tuple[Any, "cl.SVM[Any]"]  # memory of a result, and its address as an argument
-
-
-def _unused(kept: list[_Target], alone: int) -> _Target | None:
-    """Return the first memory with at most ``alone`` references, those of this function included.
-
-    It is memory to which nothing else refers: no array, and no command that reads an array.
-    """
-    for target in kept:
-        if getrefcount(target[0]) <= alone:
-            return target
-    return None
-
-
-def _references() -> int:
-    """Return the number of references that :func:`_unused` counts for unused memory."""
-    kept: list[Any] = [(object(), None)]
-    alone = 1
-    while _unused(kept, alone) is None:
-        alone += 1
-    return alone
-
-
-_ALONE = _references()
-
-
-class _CallerKernels(Kernels):
-    """Kernel objects of the second engine, with memory for results.
-
-    A call takes memory of an earlier result that has been dropped, as from the queue's pool, but
-    without an allocation and a query of its address.  Two pieces stay: in a loop the last result is
-    dropped when the next one exists.
-
-    Attributes:
-        kept: The memory of the last results, if it is at most :data:`KEPT` bytes.
-        target: The memory that the kernels' arguments are set to.
-    """
-
-    __slots__ = ("kept", "target")
-
-    kept: list[_Target]
-    target: _Target | None
 
 
 class SmallReplay(Replay):
@@ -98,11 +55,10 @@ class SmallReplay(Replay):
     commands is read from the structure of that state's queue.
     """
 
-    __slots__ = ("_address_offset", "_caller", "_caller_idle", "_structures", "_unfinished")
+    __slots__ = ("_caller", "_caller_idle", "_structures", "_unfinished")
 
-    _address_offset: int  # where the structure of a buffer has its address
     _caller: QueueState  # that of the engine that runs kernels on the calling thread
-    _caller_idle: list[_CallerKernels]  # the kernel objects of that engine that no call uses
+    _caller_idle: list[Kernels]  # the kernel objects of that engine that no call uses
     _structures: PoclStructures
     _unfinished: Any
 
@@ -142,7 +98,6 @@ class SmallReplay(Replay):
             self._unfinished = _NEVER_IDLE
         else:
             self._structures, self._caller, self._caller_idle = structures, caller, []
-            self._address_offset = structures.address
             self._unfinished = structures.unfinished(state.queue)
         return self._unfinished
 
@@ -204,17 +159,17 @@ class SmallReplay(Replay):
             kernels.move(*self._recorded(caller, operands, out, scalars))
         data = written = workspaces = None
         if out is None:
-            target = _unused(kernels.kept, _ALONE) or self._new_target(state, kernels)
-            if target is None:
-                return self._refuse(kernels, idle)
-            if target is not kernels.target:
+            data = self._memory.take(state)
+            if getattr(data, MEMORY, None) is not memories[k]:
+                address = self._structures.address_of_new(data, self._memory.is_kept)
+                if not address:
+                    return self._refuse(kernels, idle)
                 for set_address, index in kernels.places[k]:
-                    set_address(index, target[1])
-                kernels.target = target
-            data = target[0]
+                    set_address(index, svm_at(address))
+                memories[k] = getattr(data, MEMORY, NO_MEMORY)
             if self._report is not None:
-                written = state.allocate(self._report.nbytes)
-                address = _word_at(written.int_ptr + self._address_offset).value
+                written = self._report.memory.take(state)
+                address = self._structures.address_of(written)
                 if not address:
                     return self._refuse(kernels, idle)
                 for set_address, index in kernels.places[-1]:
@@ -245,20 +200,9 @@ class SmallReplay(Replay):
             result.reports = reports_of(*arrays)
         return result
 
-    def _new_target(self, state: QueueState, kernels: _CallerKernels) -> _Target | None:
-        """Allocate memory for a result; return ``None`` if it has no address."""
-        data = state.allocate(self._nbytes)
-        address = self._structures.address_of(data)
-        if not address:
-            return None
-        target = data, svm_at(address)
-        if self._nbytes <= KEPT:
-            kernels.kept = [*kernels.kept[-1:], target]
-        return target
-
     def _caller_kernels(
         self, state: QueueState, operands: Sequence[Any], out: Any, scalars: tuple[Any, ...]
-    ) -> _CallerKernels | None:
+    ) -> Kernels | None:
         """Make kernel objects of the second engine; return ``None`` if the call has to be enqueued.
 
         That is so if a table of the plan has no address, or the second engine cannot build the
@@ -269,12 +213,10 @@ class SmallReplay(Replay):
             recorded, offsets, values = self._recorded(caller, operands, out, scalars)
             buffers = [buffer for buffer in recorded.buffers() if buffer.context == context]
             if recorded.recording and all(map(structures.address_of, buffers)):
-                kernels = _CallerKernels(
+                return Kernels(
                     caller, recorded, offsets, values, True,
                     lambda buffer: svm_at(structures.address_of(buffer)),
                 )  # fmt: skip
-                kernels.kept, kernels.target = [], None
-                return kernels
         self._unfinished = _NEVER_IDLE
         return None
 

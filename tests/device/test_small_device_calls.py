@@ -452,7 +452,7 @@ def test_a_second_device_that_cannot_build(
     x, y, a, b = pair(new_engine)
     repeat(new_engine, 1, lambda: pg.matmul(a, b))
     with monkeypatch.context() as patch:
-        patch.setattr(small_replay, "_CallerKernels", failing)
+        patch.setattr(small_replay, "Kernels", failing)
         np.testing.assert_array_equal(repeat(new_engine, 1, lambda: pg.matmul(a, b)).get(), x @ y)
     repeat(new_engine, 2, lambda: pg.matmul(a, b))
     assert counts.take() == (0, 3)
@@ -499,6 +499,35 @@ def test_memory_of_dropped_results(
     allocated.clear()
     repeat(new_engine, 2, lambda: nn.relu(large))
     assert allocated == [large.nbytes] * 2
+    assert not counts.enqueued
+
+
+def test_memory_of_several_results(new_engine: Engine, counts: Counts) -> None:
+    """Each result, and each report, has memory of its own that is taken again."""
+    x, y, a, b = pair(new_engine)
+    repeat(new_engine, 1, lambda: nn.native_layer_norm(a, 24))
+    retained = [
+        (k, repeat(new_engine, 1, lambda k=k: nn.native_layer_norm((a, b)[k % 2], 24)))
+        for k in range(5)
+    ]
+    for k, (result, mean, _) in retained:
+        values = (x, y)[k % 2]
+        np.testing.assert_allclose(mean.get(), values.mean(1, keepdims=True), atol=1e-5)
+        scaled = (values - values.mean(1, keepdims=True)) / values.std(1, keepdims=True)
+        np.testing.assert_allclose(result.get(), scaled, atol=1e-4)
+    del retained, result, mean
+    memory = [
+        {id(each.base_data) for each in repeat(new_engine, 1, lambda: nn.native_layer_norm(a, 24))}
+        for _ in range(6)
+    ]
+    assert len(set.union(*memory)) <= 6
+    factors = [repeat(new_engine, 1, lambda: pg.linalg.cholesky(a)) for _ in range(4)]
+    wrong = repeat(new_engine, 1, lambda: pg.linalg.cholesky(b))
+    for factor in factors:
+        upper = factor.get()
+        np.testing.assert_allclose(upper.T @ upper, x, rtol=1e-4, atol=1e-3)
+    with pytest.raises(NotPositiveDefiniteError):
+        wrong.get()
     assert not counts.enqueued
 
 

@@ -329,7 +329,7 @@ def _running(value: Any, name: str, channels: Shape, dtype: np.dtype[Any]) -> An
 
 
 def _normalise_by_running(arguments: CallArguments) -> Invocation:
-    names, updated = arguments.options
+    names, updated, eps = arguments.options
     by_name = dict(zip((n for n in names if n not in updated), arguments.inputs, strict=True))
     x = floating(arguments.out if updated else by_name["input"], "input")
     shape, dtype = tuple(x.shape), x.dtype
@@ -385,7 +385,7 @@ def _normalise_by_running(arguments: CallArguments) -> Invocation:
         dtype=dtype,
         plan=plan,
         flop=flop_of(shape, 4),
-        scalars=arguments.scalars,
+        scalars=(eps,),
         out=arguments.out,
         reads_out=bool(updated),
         computes=(wide,),
@@ -412,5 +412,5 @@ def _by_running(
         "input": as_array(input, "input")
     }))  # fmt: skip
     arrays = tuple([array for name, array in by_name.items() if name not in updated])
-    options = tuple(by_name), updated
-    return _BY_RUNNING.call(arrays, options, out, (finite(eps, "eps"),), **place)
+    options = tuple(by_name), updated, finite(eps, "eps")
+    return _BY_RUNNING.call(arrays, options, out, **place)
