@@ -179,8 +179,9 @@ class Contested:
             last operand is the output.
         scalars: The scalars of a call.
         calibrated: The numbers of cases that ``calibrate`` fits to and holds back, by dtype.
-        alone: Gives the estimated seconds of a problem on one thread of a CPU, for the engine of
-            the calling thread; ``None`` if calls estimate them by bytes and flop.
+        alone: Gives the estimated seconds of a problem on one thread of a CPU and the number of
+            its launches, for the engine of the calling thread; ``None`` if calls choose threads by
+            bytes and flop.
     """
 
     draw: Callable[[random.Random, bool], Size]
@@ -189,7 +190,7 @@ class Contested:
     nbytes: Callable[[Case], tuple[int, ...]]
     scalars: tuple[float, ...]
     calibrated: Mapping[str, tuple[int, int]] = field(default_factory=dict)
-    alone: Callable[[Any, Engine], float] | None = None
+    alone: Callable[[Any, Engine], tuple[float, int]] | None = None
 
 
 @dataclass(frozen=True)

@@ -67,8 +67,8 @@ class Invocation:
         plan: Returns the plan, given the engine and the views of the inputs and of the results.
         flop: An estimate of the operations, by which small calls on NumPy arrays stay on the
             calling thread; ``None`` if they never do.
-        alone: Returns a better estimate for that, the seconds of one thread, given the engine of
-            the calling thread; ``None`` if there is none.
+        alone: Returns a better estimate for that, the seconds of one thread and the number of
+            launches, given the engine of the calling thread; ``None`` if there is none.
         scalars: The numbers that the plan takes in addition to the arrays.
         out: The caller's array for the result; for several results, a tuple with an array or
             ``None`` for each, or ``None``.
@@ -89,7 +89,7 @@ class Invocation:
     dtype: np.dtype[Any]
     plan: Callable[[Engine, Sequence[View]], Plan]
     flop: int | None = None
-    alone: Callable[[Engine], float] | None = None
+    alone: Callable[[Engine], tuple[float, int]] | None = None
     scalars: tuple[Any, ...] = ()
     out: Any = None
     out_name: str = "out"

@@ -89,7 +89,7 @@ class Call:
         queue: cl.CommandQueue | None,
         wait_for: Sequence[cl.Event] | None = None,
         flop: int | None = None,
-        alone: Callable[[Engine], float] | None = None,
+        alone: Callable[[Engine], tuple[float, int]] | None = None,
     ) -> None:
         """Find the queue.
 
@@ -124,6 +124,7 @@ class Call:
                 self.state = self.state.engine.for_host_work(nbytes, flop, alone).state()
         self.engine: Engine = self.state.engine
         self.flop = flop
+        self._alone = alone
         self.wait_for: list[cl.Event] | None = self._events(on_device, wait_for)
         self._foreign = [
             array
@@ -144,9 +145,8 @@ class Call:
         """
         if self.flop is None or sys.version_info < (3, 11):  # as for direct calls
             return False
-        return self.state.is_small(
-            sum(view.size * view.dtype.itemsize for view in views), self.flop
-        )
+        nbytes = sum(view.size * view.dtype.itemsize for view in views)
+        return self.state.is_small(nbytes, self.flop, self._alone)
 
     def input(self, array: Any, name: str) -> View:
         """The view of an input array (NumPy memory in place on a CPU device, else uploaded)."""

@@ -212,29 +212,41 @@ class Engine(Closing):
         return self._precision
 
     def for_host_work(
-        self, nbytes: int, flop: int = 0, alone: Callable[[Engine], float] | None = None
+        self, nbytes: int, flop: int = 0, alone: Callable[[Engine], tuple[float, int]] | None = None
     ) -> Engine:
         """The engine of a call on NumPy arrays: :attr:`caller` for small work, or itself.
 
         Args:
             nbytes, flop: The bytes and flop of the work.
-            alone: Returns the estimated seconds of the work on one thread, given :attr:`caller`;
-                ``None`` to estimate them by bytes and flop.
+            alone: Returns the estimated seconds of the work on one thread, and the number of its
+                launches, given :attr:`caller`; ``None`` to estimate them by bytes and flop.
         """
         if self.caller is None:
             return self
-        seconds = alone(self.caller) if alone else seconds_alone(nbytes, flop, self.target)
-        return self.caller if one_is_enough(seconds, self.target) else self
+        costs = ThreadCosts.of("calling thread", self.target)
+        if alone:
+            seconds, launches = alone(self.caller)
+            waking = costs.first + (launches - 1) * costs.following
+        else:
+            seconds, waking = seconds_alone(nbytes, flop, self.target), costs.waking
+        return self.caller if one_is_enough(seconds, self.target, waking) else self
 
-    def is_small(self, nbytes: int, flop: int) -> bool:
+    def is_small(
+        self, nbytes: int, flop: int, alone: Callable[[Engine], tuple[float, int]] | None = None
+    ) -> bool:
         """Whether work on device arrays is done on the calling thread before workers would wake.
 
         The work repeats, so that arrays no larger than the last cache are read from there.  Kernels
         that PoCL compiles when they first run are built for the workers only.
+
+        Args:
+            nbytes, flop, alone: See :meth:`for_host_work`.
         """
         if self.caller is None or self.programs.compiles_at_launch:
             return False
         costs = ThreadCosts.of("calling thread", self.target)
+        if alone:
+            return alone(self.caller)[0] <= costs.short
         is_cached = nbytes <= self.target.facts.cache_size
         moving = nbytes / (costs.cached if is_cached else costs.bandwidth)
         return max(moving, flop / costs.flop) <= costs.short
@@ -392,15 +404,15 @@ def seconds_alone(nbytes: int, flop: int, target: Target) -> float:
     return max(nbytes / costs.bandwidth, flop / costs.flop)
 
 
-def one_is_enough(seconds: float, target: Target) -> bool:
+def one_is_enough(seconds: float, target: Target, waking: float) -> bool:
     """Whether one thread of a CPU finishes before all threads would, which have to be woken.
 
     Args:
         seconds: The time of the work on one thread.
         target: The device, whose compute units are the threads.
+        waking: The seconds by which the other threads delay the work.
     """
-    costs, units = ThreadCosts.of("calling thread", target), target.compute_units
-    return seconds * (units - 1) <= costs.waking * units
+    return seconds * (target.compute_units - 1) <= waking * target.compute_units
 
 
 def _check_arguments(device: Any, queue: Any, device_class: Any, table: Any, caller: Any) -> None:

@@ -96,9 +96,11 @@ class QueueState:
         self._partials = self._zeroed(1 << 14)
         fork.retire_in_children(self)
 
-    def is_small(self, nbytes: int, flop: int) -> bool:
+    def is_small(
+        self, nbytes: int, flop: int, alone: Callable[[Engine], tuple[float, int]] | None = None
+    ) -> bool:
         """Whether work on device arrays may run on the calling thread, which makes no event."""
-        return not self.is_profiled and self.engine.is_small(nbytes, flop)
+        return not self.is_profiled and self.engine.is_small(nbytes, flop, alone)
 
     def forget_calls(self) -> None:
         """Drop the cached calls, with their kernels and tables."""

@@ -55,7 +55,9 @@ class ThreadCosts(Figures):
     Attributes:
         bandwidth, flop: Bytes of memory and flop of one thread per second.
         cached: Bytes per second of arrays that the last cache holds since an earlier call.
-        waking: Seconds by which worker threads delay work.
+        waking: Seconds by which worker threads delay work that bytes and flop estimate.
+        first, following: Seconds by which they delay the first launch of work whose kernels are
+            estimated, and each launch after it.
         short: Seconds of one thread up to which a call on device arrays runs there.  A call that is
             enqueued returns at once, so they are fewer than those of calls on NumPy arrays.
     """
@@ -64,6 +66,8 @@ class ThreadCosts(Figures):
     cached: float
     flop: float
     waking: float
+    first: float
+    following: float
     short: float
 
 

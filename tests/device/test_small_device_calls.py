@@ -116,6 +116,22 @@ def pair(engine: Engine) -> tuple[Any, Any, Any, Any]:
     return x, y, on_device(engine, x), on_device(engine, y)
 
 
+@pytest.mark.parametrize(
+    ("x", "w", "options", "here"),
+    [
+        ((3, 120, 6, 11), (2, 60, 3, 7), {"stride": 2, "groups": 2, "padding": (1, 3)}, False),
+        ((1, 64, 12, 12), (64, 64, 1, 1), {}, True),
+    ],
+    ids=["272 kflop in slow sums", "1180 kflop in a fast product"],
+)
+def test_convolutions_run_where_their_estimate_says(
+    new_engine: Engine, counts: Counts, x: Any, w: Any, options: dict[str, Any], here: bool
+) -> None:
+    image, weight = (on_device(new_engine, np.ones(s, np.float32)) for s in (x, w))
+    repeat(new_engine, 4, lambda: nn.conv2d(image, weight, **options))
+    assert counts.take() == ((3, 0) if here else (0, 3))
+
+
 @pytest.mark.parametrize("name", CALLS)
 def test_the_same_bits(new_engine: Engine, counts: Counts, name: str) -> None:
     """The first call is enqueued, others run here; buffers, offsets and results change."""

@@ -30,6 +30,7 @@ from portable_gpu.ops.variant import Variant, best_of
 from portable_gpu.runtime.engine import one_is_enough, seconds_alone
 from portable_gpu.runtime.views import View
 from portable_gpu.targets import Target, detect
+from portable_gpu.tuning.costs import ThreadCosts
 from portable_gpu.tuning.table import TuningTable
 
 SHAPES = 60
@@ -89,7 +90,11 @@ def test_random_sizes_share_programs(
     drawn = next(item for item in BENCHMARKS[operation].random if item.name == sizes)
     texts = set()
     for _, case in random_cases([HuntRow(operation, drawn, "float32")], SHAPES, seed, True):
-        alone = one_is_enough(seconds_alone(case.bytes, case.flop, target), target)
+        alone = one_is_enough(
+            seconds_alone(case.bytes, case.flop, target),
+            target,
+            ThreadCosts.of("calling thread", target).waking,
+        )
         device_of_case = replace(target, compute_units=1 if alone else target.compute_units)
         best = best_of(every_way(case, device_of_case), device_of_case)
         texts |= {spec.key for spec in best.texts()}

@@ -27,6 +27,7 @@ from portable_gpu.ops.conv.shapes import ConvExtents, Options, geometry, whole_s
 from portable_gpu.ops.conv.variants import check_algorithm, check_limit, make_plan, seconds_alone
 from portable_gpu.ops.operation import CallArguments, Invocation, Operation, complete
 from portable_gpu.ops.reduce.conversion import converter
+from portable_gpu.runtime.array import DEVICE_KINDS
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.place import Planning
 from portable_gpu.runtime.plan import Plan
@@ -252,11 +253,12 @@ def _normalise(kind: str, rank: int, make: PlanMaker, arguments: CallArguments) 
     def plan(engine: Engine, views: Sequence[View]) -> Plan:
         return make(engine, problem_of(engine, views), algo, limit)
 
-    def alone(engine: Engine) -> float:
+    def alone(engine: Engine) -> tuple[float, int]:
         if not prod(shape):
-            return 0.0
+            return 0.0, 1
         out, result = arguments.out, View(None, 0, shape, contiguous_strides(shape), dtype)
-        if isinstance(out, np.ndarray) and out.shape == shape:  # others are refused later
+        is_array = isinstance(out, (np.ndarray, *DEVICE_KINDS))
+        if is_array and out.shape == shape:  # others are refused later
             result = _layout(out)
         views = [*map(_layout, arrays), *map(_layout, extras), result]
         return seconds_alone(problem_of(engine, views), engine, limit)

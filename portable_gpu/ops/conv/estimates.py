@@ -39,7 +39,7 @@ class ConvCosts(Figures):
         transform_time: The time of the transforms of ``fft`` on a GPU, as a multiple of their own
             estimate.
         spectra_rate: The rate of products of spectra, as a part of that of the best tiles.
-        following: Seconds of a further launch of a call on a CPU, whose threads are awake by then.
+        following: Seconds of a further launch of a call on a CPU, on one thread.
     """
 
     copy_time: float

@@ -93,13 +93,15 @@ def make_plan(engine: Engine, problem: ConvProblem, algo: str, limit: int | None
     )
 
 
-def seconds_alone(problem: ConvProblem, engine: Engine, limit: int | None = None) -> float:
-    """Return the estimated seconds of a problem on one thread of a CPU.
+def seconds_alone(
+    problem: ConvProblem, engine: Engine, limit: int | None = None
+) -> tuple[float, int]:
+    """Return the estimated seconds of a problem on one thread of a CPU, and its launches.
 
     They do not depend on the algorithm that a call names, so that all algorithms of a problem run
     on the same threads, and answers of :func:`find_conv2d` are found again.  No variant is listed
     where a lower bound shows that several threads are faster: every algorithm has a multiply-add
-    for each element and channel at least.  Then that bound is returned.
+    for each element and channel at least.  Then that bound is returned, and one launch.
 
     Args:
         problem: The problem, whose result has elements.
@@ -110,11 +112,13 @@ def seconds_alone(problem: ConvProblem, engine: Engine, limit: int | None = None
     per_second = DeviceCosts.of("device", target).multiply_adds * target.compute_units
     least = problem.flop / (2 * problem.taps) / per_second
     if least > 2 * ThreadCosts.of("calling thread", target).waking:  # one of two threads is slower
-        return least
-    return engine.plan(
-        ("seconds alone", problem, limit),
-        lambda: best_of(of_algorithm(problem, target, table, "auto", limit), target).estimate,
-    )
+        return least, 1
+
+    def estimated() -> tuple[float, int]:
+        best = best_of(of_algorithm(problem, target, table, "auto", limit), target)
+        return best.estimate, best.details["launches"]
+
+    return engine.plan(("seconds alone", problem, limit), estimated)
 
 
 def of_algorithm(
@@ -229,9 +233,12 @@ def _on_cpu(variant: Variant, target: Target) -> Variant:
 
     Launches after the first one are cheaper, because the threads are already awake.
     """
-    costs = ConvCosts.of("convolutions", target)
-    estimate = variant.estimate + (variant.launches - 1) * costs.following
-    return replace(variant, estimate=estimate, launches=1)
+    following = ConvCosts.of("convolutions", target).following
+    if target.compute_units > 1:
+        following += ThreadCosts.of("calling thread", target).following
+    estimate = variant.estimate + (variant.launches - 1) * following
+    details = {**variant.details, "launches": variant.launches}
+    return replace(variant, estimate=estimate, launches=1, details=details)
 
 
 def _direct(problem: ConvProblem, target: Target) -> Variant:
