@@ -51,14 +51,14 @@ static inline uint local_address(const __local void *p) { return (uint)(size_t)p
 ## in local memory.
 <%def name="copy(name, D, rows, extent, group, left, ahead='')"><% chunks = D // 8 %>\
 % if same_chunk(D, rows, group):
-            COMPUTE_AGAIN("+l", ${name}_data);
+            HIDE_VALUE("+l", ${name}_data);
 % for row in range(0, rows, group // chunks):
             COPY_OR_ZERO(${name}_to${ahead} + ${2 * D * row}u, ${name}_data,
                 t / ${chunks}u + ${row}u < ${left} ? ${name}_size : 0);
             ${name}_data += ${group // chunks} * ${name}_row;
 % endfor
 % else:
-            COMPUTE_AGAIN("+l", ${name}_row);
+            HIDE_VALUE("+l", ${name}_row);
             for (uint index = t; index < ${rows * chunks}u; index += ${group}u) {
                 const uint row = index / ${chunks}u, chunk = index % ${chunks}u;
                 COPY_OR_ZERO(${name}_base${ahead} + row * ${2 * D}u + ((chunk ^ ${swizzle(D, "row")}) << 4),

@@ -2,8 +2,8 @@
 ## products from which they follow.  Row t of a block of pairs is that of row t0 + t of the other side; its columns l
 ## are the BQ own rows first + l, as NV vectors of V numbers:
 ##
-##   st[t][l]   s = q k'         becomes  e = p (f z - delta), the gradient of the score
-##   pt[t][l]   z = grad v'      becomes  p f, if own rows are keys
+##   st[t][l]   s = q k'         becomes  ds = p (f dp - delta), the gradient of the score
+##   pt[t][l]   dp = grad v'      becomes  p f, if own rows are keys
 ##
 ## with p = exp(scale s + mask - sums), where sums has the log-sum-exp of each query's scores; f is the factor of
 ## dropout.  by_query: whether own rows are queries.  In scope: b, batch; h, head of the queries; st, pt; t; sums and

@@ -1,11 +1,11 @@
 ## Parts of mma_backward and wgmma_backward, for the pairs of a query i and a key n of a tile: probabilities
-## p = exp(scale s + mask - sums), gradients of scores e = p (z - delta), where s = q k' are scores and z = grad v'
-## gradients of probabilities, and operands of products with p and e.
+## p = exp(scale s + mask - sums), gradients of scores ds = p (dp - delta), where s = q k' are scores and dp = grad v'
+## gradients of probabilities, and operands of products with p and ds.
 ##
-## A lane has B * TK / 8 * 4 scores in registers (B = policy.blocks, TK = policy.others), and as many numbers z.  The
-## score s{block}_{j}_{2 half + e} and the number z with the same indices are those of the pair of
+## A lane has B * TK / 8 * 4 scores in registers (B = policy.blocks, TK = policy.others), and as many dp.  The score
+## s{block}_{j}_{2 half + e} and the dp with the same indices are those of the pair of
 ##   own row         first_own + 16 block + 8 half + g       g = lane / 4
-##   the other's row t0 + 8 j + 2 c + e                 c = lane % 4
+##   the other's row t0 + 8 j + 2 c + e                       c = lane % 4
 ## In scope at the caller: first_own, the warp's first own row; t0, the tile's first row; b, batch; h, head of the
 ## queries; side, "q" if own rows are queries, else "k"; m{block}_{half}, delta{block}_{half} of own queries, or
 ## of_queries, in local memory, m and delta of the other side's (_gradient_queries); factor: scale * log2(e), or scale
@@ -28,8 +28,8 @@ seen = ["n < keys"] * by_query + ["n <= i"] * causal
 % if mask or unseen:
             ${f"if ({unseen}) " if not mask else ""}{
 % if mask:
-                COMPUTE_AGAIN("+l", mask_row);
-                COMPUTE_AGAIN("+l", mask_step);
+                HIDE_VALUE("+l", mask_row);
+                HIDE_VALUE("+l", mask_step);
 % endif
 % for block, j, half, e in scores_of(B, TK):
 <%
@@ -75,19 +75,19 @@ exponent = f"fma({score} - {m}, M_LOG2E_F, {shift})" if added else f"fma({score}
 % endfor
 </%def>
 
-## Replace z by the gradient of the score, e = p (z - delta).
+## Replace dp by the gradient of the score, ds = p (dp - delta).
 <%def name="score_gradients()">\
 % for block, j, half, e in scores_of(policy.blocks, policy.others):
 <%
 indices = f"{block}_{j}_{2 * half + e}"
 delta = f"query[{8 * j + e}].y" if side == "k" else f"delta{block}_{half}"
-difference = f"(z{indices} - {delta})"
+difference = f"(dp{indices} - {delta})"
 %>\
-            z${indices} = s${indices} * ${f"({2.0 ** -shift!r}f * {difference})" if shift else difference};
+            dp${indices} = s${indices} * ${f"({2.0 ** -shift!r}f * {difference})" if shift else difference};
 % endfor
 </%def>
 
-## Declare (or with type "" assign) the numbers named source (s or z), rounded to 16 bits, in pairs as operand A of a
+## Declare (or with type "" assign) the numbers named source (s or dp), rounded to 16 bits, in pairs as operand A of a
 ## product: two adjacent blocks of 8 columns, j and j + 1, are one operand of four registers r (see _products).
 <%def name="operands(operand, source, type='const uint ')"><% B, TK = policy.blocks, policy.others %>\
 % for block, j, r in ((block, j, r) for block in range(B) for j in range(0, TK // 8, 2) for r in range(4)):

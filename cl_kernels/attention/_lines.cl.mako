@@ -42,7 +42,7 @@
     const uint ${name}_to = ${name}_base + t / 8u * 128u + ((t % 8u ^ t / 8u % 8u) << 4);
 </%def>
 <%def name="copy(name, D, rows, extent, group, left, ahead='')">\
-            COMPUTE_AGAIN("+l", ${name}_data);
+            HIDE_VALUE("+l", ${name}_data);
 % for row in range(0, rows, group // 8):
 % for part in range(D // 64):
 ## If the last rows are fewer than the group copies, its last work-items copy nothing.

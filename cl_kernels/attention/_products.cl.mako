@@ -22,7 +22,7 @@
 ## The addresses from which a lane loads matrices.  One load takes four 8 x 8 matrices; each lane gives the address of
 ## 16 bytes, one row of a matrix: in tile row `row` for A and v, in tile row `key` for k.  NAME_column is the
 ## lane's offset in bytes within a row at step 0, swizzled.  Step s (16 columns) is at NAME_at + (NAME_column ^ 32 s),
-## as the swizzle is an exclusive or.  COMPUTE_AGAIN (_values) hides NAME_column from the compiler, which would keep the
+## as the swizzle is an exclusive or.  HIDE_VALUE (_values) hides NAME_column from the compiler, which would keep the
 ## offsets of all steps in registers.  Of an array NAME with rows of D elements:
 ##   rows(name, D, B), column_of_rows(D)   operand A: the warp's own rows
 ##   keys(name, D), column_of_keys(D)      operand B of the product with a transpose, such as k
@@ -59,8 +59,8 @@ def values(name, D):
 ## other.  in_registers: whether q is in registers.  ahead: C text, added to the address of k.
 <%def name="scores(B, TK, sums='s', own='q', other='k', D=None, in_registers=False, ahead='')"><% D = D or DQ %>\
             uint ${", ".join(f"loaded_{r}" for r in range(4))};
-            COMPUTE_AGAIN("+r", ${own}_column);
-            COMPUTE_AGAIN("+r", ${other}_column);
+            HIDE_VALUE("+r", ${own}_column);
+            HIDE_VALUE("+r", ${other}_column);
 % for s in range(D // 16):
 ${'' if in_registers else queries(B, s, own, D)}\
 % for j in range(0, TK // 8, 2):
@@ -77,7 +77,7 @@ ${'' if in_registers else queries(B, s, own, D)}\
 ## 8 of them, `column` 8 columns of v).
 <%def name="results(B, TK, sums='o', own='p', other='v', D=None, ahead='')"><% D = D or DV %>\
             uint ${", ".join(f"loaded_{r}" for r in range(4))};
-            COMPUTE_AGAIN("+r", ${other}_column);
+            HIDE_VALUE("+r", ${other}_column);
 % for j in range(0, TK // 8, 2):
 % for column in range(0, D // 8, 2):
             LOAD_MATRICES(".trans", loaded, ${other}_at${ahead} + ${16 * D * j}u + (${other}_column ^ ${16 * column}u));

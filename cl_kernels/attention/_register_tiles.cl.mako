@@ -35,7 +35,7 @@ ${place(array, count)}\
 }
 </%def>
 ## Of each pair (r, c) of the work-item: pair_sum{r}_{c} += a b', where a is own row y + 16 r of the array `own` and b
-## is row x + 16 c of the array `other`, both in local memory, four elements d at a time.  pair_sum: a name, s or z.
+## is row x + 16 c of the array `other`, both in local memory, four elements d at a time.  pair_sum: a name, s or dp.
 <%def name="multiply(pair_sum, own, other)"><%
 (own_name, _, D), other_name, T = own, other[0], vector(real, 4)
 pitch, cells = D + 4, [(r, c) for r in range(TM // 16) for c in range(TN // 16)]
@@ -67,8 +67,8 @@ mask_at = "mask_data + (mask_offset + b * mask_batch + h * mask_head + i * mask_
             }
 </%def>
 
-## Replace the score s of a pair by its probability p (times the factor of dropout f), and z by the gradient of the
-## score, p (f z - delta).  m_of, delta_of: the logarithm of the sum, and delta, of each query.
+## Replace the score s of a pair by its probability p (times the factor of dropout f), and dp by the gradient of the
+## score, p (f dp - delta).  m_of, delta_of: the logarithm of the sum, and delta, of each query.
 <%def name="probability(r, c)"><% in_tile = f"y + {16 * r}u" if side == "q" else f"x + {16 * c}u" %>\
             {
                 s${r}_${c} = exp(s${r}_${c} - m_of[${in_tile}]);
@@ -76,10 +76,10 @@ mask_at = "mask_data + (mask_offset + b * mask_batch + h * mask_head + i * mask_
 <% own_row, other_row = f"min(first + y + {16 * r}u, rows - 1u)", f"min(t0 + x + {16 * c}u, others - 1u)" %>\
                 const uint i = ${own_row if side == "q" else other_row}, n = ${other_row if side == "q" else own_row};
                 const ${real} factor = ${dropout.factor()};
-                z${r}_${c} = s${r}_${c} * (factor * z${r}_${c} - delta_of[${in_tile}]);
+                dp${r}_${c} = s${r}_${c} * (factor * dp${r}_${c} - delta_of[${in_tile}]);
                 s${r}_${c} *= factor;
 % else:
-                z${r}_${c} = s${r}_${c} * (z${r}_${c} - delta_of[${in_tile}]);
+                dp${r}_${c} = s${r}_${c} * (dp${r}_${c} - delta_of[${in_tile}]);
 % endif
             }
 </%def>

@@ -3,9 +3,9 @@
 ##   m, z{block}_{half}                the row's maximum so far; this lane's quarter of the sum of its exponentials
 ##   s{block}_{j}_{2 half + e}         of a tile's scores those of keys k0 + 8 j + 2 c + e
 ##   o{block}_{j}_{2 half + e}         of the results the columns 8 j + 2 c + e
-## In scope there: number, t: the group, and the local id; first_of_warp, the warp's first row; k0, the tile's first
-## key; b, h: batch and head; in the text i is a query and n a key.  factor: scale * log2(e), or scale with an additive
-## mask.  shift: see mma.
+## In scope at the caller: number, t: the group, and the local id; first_of_warp, the warp's first row; k0, the tile's
+## first key; b, h: batch and head.  In the text i is a query and n a key.  factor: scale * log2(e), or scale with an
+## additive mask.  shift: SHIFT of mma.
 <%!
 lane_rows = lambda blocks: [(block, half) for block in range(blocks) for half in range(2)]
 %>

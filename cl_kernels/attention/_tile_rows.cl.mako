@@ -1,7 +1,7 @@
 ## A part of tiles: the softmax of a tile of scores.  W = 256 / TM work-items share the row of a query, i; work-item t
 ## has every W-th vector of 4 scores of row t / W, from vector t % W on.  vectors: how many it has.  In scope there:
 ## scores, the work-item's first vector in local memory; first, t0: the group's first query and the tile's first key;
-## last: the end of the keys; m, z: the row's running maximum, and this work-item's part of its sum; factor: of all
+## end: the end of the keys; m, z: the row's running maximum, and this work-item's part of its sum; factor: of all
 ## scores.
 <%namespace name="dropout" file="/attention/_dropout.cl.mako"/>
 <%!
@@ -18,18 +18,18 @@ elements = lambda vectors: [(v, e) for v in range(vectors) for e in range(4)]  #
 % for v in range(vectors):
         score[${v}] = factor * scores[${v * W}];
 % endfor
-        if (t0 + ${TN}u > ${"min(last, first + 1u)" if causal else "last"}) {
+        if (t0 + ${TN}u > ${"min(end, first + 1u)" if causal else "end"}) {
 % for v, e in elements(vectors):
             {
                 ${key(v, e, W)}
-                score[${v}].s${e} = n < last${" && n <= i" if causal else ""} ? score[${v}].s${e} : -INFINITY;
+                score[${v}].s${e} = n < end${" && n <= i" if causal else ""} ? score[${v}].s${e} : -INFINITY;
             }
 % endfor
         }
 % for v, e in elements(vectors) if mask else ():
         {
             ${key(v, e, W)}
-            const ${mask.value} of_mask = n < last ? ${mask.name}_load(mask_row_data + n * mask_step) : 0;
+            const ${mask.value} of_mask = n < end ? ${mask.name}_load(mask_row_data + n * mask_step) : 0;
 % if mask.boolean:
             score[${v}].s${e} = of_mask ? score[${v}].s${e} : -INFINITY;
 % else:

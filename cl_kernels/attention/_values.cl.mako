@@ -28,7 +28,7 @@ static inline uint rounded_pair(float low, float high)
     asm("cvt.rn.${kind}x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
     return pair;
 }
-// Hide the value of x from the compiler, so that it computes values from x here, instead of keeping them in registers
-// over the loop.
-#define COMPUTE_AGAIN(kind, x) asm volatile("" : kind(x))
+// Hide the value of x from the compiler, so that it computes what follows from x again after this, instead of keeping
+// the results in registers over the loop.
+#define HIDE_VALUE(kind, x) asm volatile("" : kind(x))
 </%def>

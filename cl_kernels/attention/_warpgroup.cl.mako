@@ -22,8 +22,8 @@ places = lambda first, count: "{" + ", ".join(f"%{first + i}" for i in range(cou
     ((1ul << 62) | (64ul << 32) | ((ulong)(columns) << 16) | (((address) & 0x3ffff) >> 4))
 #define WGMMA_FENCE() asm volatile("//@sm_90a wgmma.fence.sync.aligned;" ::: "memory")
 #define WGMMA_COMMIT() asm volatile("//@sm_90a wgmma.commit_group.sync.aligned;" ::: "memory")
-// Make the tiles that have arrived visible to the matrix unit.
-#define SHOW_TILES() asm volatile("fence.proxy.async.shared::cta;" ::: "memory")
+// Make the tiles that have arrived in local memory visible to the matrix unit (the async proxy of PTX).
+#define FENCE_TILES() asm volatile("fence.proxy.async.shared::cta;" ::: "memory")
 </%def>
 
 ## MULTIPLY_x adds the product of two matrices to the sums x of N columns: both are in local memory, or the first is in

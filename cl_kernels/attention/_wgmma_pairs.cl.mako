@@ -1,6 +1,6 @@
-## A part of wgmma_backward: all products of a tile: scores s and gradients z of probabilities; in their place
-## probabilities p and gradients e of scores (formulas: see mma_backward); then e and p times the other side's rows,
-## which are added to the sums of results: a of dq or dk, and w of dv.  In scope there:
+## A part of wgmma_backward: all products of a tile: scores s and gradients dp of probabilities; in their place
+## probabilities p and gradients ds of scores (formulas: see mma_backward); then ds and p times the other side's rows,
+## which are added to the sums of the results: dx (dq or dk) and dv.  In scope there:
 ##
 ##   row_arrays, tile_arrays   (name, padded extent D, extent) of each own array, and of the other side's; first of s
 ##   at_NAME                   descriptors of the own arrays; DESCRIPTOR's constants: see _warpgroup
@@ -15,8 +15,8 @@
 <%namespace name="units" file="/attention/_warpgroup.cl.mako"/>
 <%namespace name="pairs" file="/attention/_gradient_pairs.cl.mako"/>
 <%namespace name="of_query" file="/attention/_gradient_queries.cl.mako"/>
-<%def name="multiply()"><% TK, sums = policy.others, "a" if side == "q" else "aw" %>\
-% for pair_sum, (row, D, _), (tile, _, _) in zip("sz", row_arrays, tile_arrays):
+<%def name="multiply()"><% TK, sums = policy.others, ("dx",) if side == "q" else ("dx", "dv") %>\
+% for pair_sum, (row, D, _), (tile, _, _) in zip(("s", "dp"), row_arrays, tile_arrays):
 ${units.multiply_rows(pair_sum, f"at_{row}", f"DESCRIPTOR({tile}_base + stage, 512)", D, policy.rows, TK)}\
 % endfor
         WAIT_s(1);
@@ -29,12 +29,12 @@ ${pairs.exponentials("queries_at")}\
 ${of_query.copy(lines.copy, f"t0 + {TK}u", " + ahead")}\
 % if side == "k":
 ${pairs.operands("p", "s", "")}\
-${units.add_rows("w", "p", f"DESCRIPTOR({tile_arrays[1][0]}_base + stage, {8 * TK})", TK)}\
+${units.add_rows("dv", "p", f"DESCRIPTOR({tile_arrays[1][0]}_base + stage, {8 * TK})", TK)}\
 % endif
-        WAIT_z(${int(side == "k")});
+        WAIT_dp(${int(side == "k")});
 ${pairs.score_gradients()}\
-${pairs.operands("e", "z", "")}\
-${units.add_rows("a", "e", f"DESCRIPTOR({tile_arrays[0][0]}_base + stage, {8 * TK})", TK)}\
+${pairs.operands("ds", "dp", "")}\
+${units.add_rows("dx", "ds", f"DESCRIPTOR({tile_arrays[0][0]}_base + stage, {8 * TK})", TK)}\
 % if policy.stages == 2:
 % for x in sums:
         WAIT_${x}(0);

@@ -1,5 +1,5 @@
 ## A part of wgmma: its tiles: barriers of their stages (see _lines), copies, and products.  In scope there: t, the
-## local id; b, h: batch and head of the queries; first, the group's first query; last, the end of the keys that it
+## local id; b, h: batch and head of the queries; first, the group's first query; end, the end of the keys that it
 ## needs; NAME_full, NAME_empty: the barriers, 8 bytes each; NAME_stage: the stage of k or v that is read next.
 <%namespace name="lines" file="/attention/_lines.cl.mako"/>
 <%namespace name="units" file="/attention/_warpgroup.cl.mako"/>
@@ -65,7 +65,7 @@ ${refill(*tile)}\
 % endfor
 </%def>
 <%def name="refill(name, D, extent)"><% to = f" + {name}_fill * {2 * policy.keys * D}u" %>\
-        if (${name}_next < max(last, 1u)) {
+        if (${name}_next < max(end, 1u)) {
             barrier_wait(local_address(${name}_empty) + 8u * ${name}_fill, ${name}_filled);
 ${lines.copy(name, D, policy.keys, extent, policy.group_size, f"keys - {name}_next", to)}\
             COPIES_ARRIVE(local_address(${name}_full) + 8u * ${name}_fill);

@@ -1,9 +1,9 @@
 ## backward: the gradients of attention by the queries (side "q"), or by the keys and values (side "k").  For GPUs.
 ##
 ##   p = exp(scale * q k' + mask - sums)    probabilities, computed again; sums: log-sum-exp of each query's scores
-##   e = p * (grad v' - delta)              gradients of scores; delta = sum(grad * y) of each query; y: the result
-##   side "q":   dq = scale * e k           a work-item has a query, in a loop over the keys; it also stores delta
-##   side "k":   dk = scale * e' q,  dv = p' grad     a work-item has a key, in a loop over the queries of the `shared`
+##   ds = p * (grad v' - delta)             gradients of scores; delta = sum(grad * y) of each query; y: the result
+##   side "q":   dq = scale * ds k          a work-item has a query, in a loop over the keys; it also stores delta
+##   side "k":   dk = scale * ds' q,  dv = p' grad    a work-item has a key, in a loop over the queries of the `shared`
 ##                                          heads that share the key's head; it reads delta of side "q"
 ## With dropout, p is multiplied by a factor of 0 or 1 / (1 - rate) before it is multiplied by v (_dropout).
 ##
@@ -11,7 +11,7 @@
 ##   others (of the other side) | TK | TK | TK | ...               tiles of both arrays, in local memory
 ## Each side has two arrays: the near one, q or k, with rows of DQ elements, and the far one, grad or v, with DV.
 ## The order of sums is fixed.  A work-item stores its own row.  Launch: one dimension; `blocks` groups of G work-items
-## for each head (of keys, for side "k") of each batch.  a, w: sums of dq or dk, and of dv.  i: query; n: key; b, h:
+## for each head (of keys, for side "k") of each batch.  dx, dv: sums of dq or dk, and of dv.  i: query; n: key; b, h:
 ## batch, head; T: vector of V elements, c of a row.  Other parameters: see forward.
 <%namespace name="dropout" file="/attention/_dropout.cl.mako"/>
 <%namespace name="element" file="/common/element.cl.mako"/>
@@ -20,7 +20,7 @@
 <%include file="/common/prelude.cl.mako"/>
 <%
     T, by_query = vector(real, V), side == "q"
-    outputs = (("dq", "scale * a", DQ),) if by_query else (("dk", "scale * a", DQ), ("dv", "w", DV))
+    outputs = (("dq", "scale * dx", DQ),) if by_query else (("dk", "scale * dx", DQ), ("dv", "dv", DV))
     of_queries = ("q", "dq_size", DQ), ("grad", "dv_size", DV)
     of_keys = ("k", "dq_size", DQ), ("v", "dv_size", DV)
     far_products = " + ".join(f"far_dot{component(V, c)}" for c in range(V))
@@ -46,9 +46,9 @@ void ${kernel("attention_backward")}
 % for name, size, extent in row_arrays:
 ${tiles_of.load_own_row(T, name, size, extent)}\
 % endfor
-    ${T} a[${DQ // V}];
+    ${T} dx[${DQ // V}];
 #pragma unroll
-    for (uint c = 0; c < ${DQ // V}u; ++c) a[c] = 0;
+    for (uint c = 0; c < ${DQ // V}u; ++c) dx[c] = 0;
 % if by_query:
     ${real} delta = 0;
     {
@@ -60,9 +60,9 @@ ${tiles_of.load_own_row(T, name, size, extent)}\
     if (first < rows) ${wide.name}_store(delta_data
         + (delta_offset + b * delta_batch + own_head * delta_head + own_row * delta_row), delta);
 % else:
-    ${T} w[${DV // V}];
+    ${T} dv[${DV // V}];
 #pragma unroll
-    for (uint c = 0; c < ${DV // V}u; ++c) w[c] = 0;
+    for (uint c = 0; c < ${DV // V}u; ++c) dv[c] = 0;
 % endif
     for (uint part = 0; part < ${"1" if by_query else "shared"}; ++part) {
         const uint h = ${"own_head" if by_query else "own_head * shared + part"};
@@ -95,12 +95,12 @@ ${tiles_of.load(tile_arrays, 'own_head / shared' if by_query else 'h')}\
 % if drops:
                 const ${real} factor = ${dropout.factor()};
 % endif
-                const ${real} e = p * (${f"factor * ({far_products})" if drops else far_products} - delta);
+                const ${real} ds = p * (${f"factor * ({far_products})" if drops else far_products} - delta);
 #pragma unroll
-                for (uint c = 0; c < ${DQ // V}u; ++c) a[c] += e * near_row[c];
+                for (uint c = 0; c < ${DQ // V}u; ++c) dx[c] += ds * near_row[c];
 % if not by_query:
 #pragma unroll
-                for (uint c = 0; c < ${DV // V}u; ++c) w[c] += p ${"* factor " if drops else ""}* far_row[c];
+                for (uint c = 0; c < ${DV // V}u; ++c) dv[c] += p ${"* factor " if drops else ""}* far_row[c];
 % endif
             }
         }

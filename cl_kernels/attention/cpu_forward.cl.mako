@@ -38,9 +38,9 @@ void ${kernel("attention_forward")}
 ${products.transposed("qt", "q", "q", "queries", "dq", "scale * ")}\
     for (uint index = 0; index < ${DV * BQ}u; index++) ot[index] = 0;
     ${T} ${", ".join(f"m{v} = -{'DBL' if real == 'double' else 'FLT'}_MAX, z{v} = 0" for v in range(NV))};
-    const uint last = ${f"min(keys, first + {BQ}u)" if causal else "keys"};
-    for (uint k0 = 0; k0 < last; k0 += ${BK}u) {
-        const int count = min(${BK}u, last - k0);  // keys of this step
+    const uint end = ${f"min(keys, first + {BQ}u)" if causal else "keys"};
+    for (uint k0 = 0; k0 < end; k0 += ${BK}u) {
+        const int count = min(${BK}u, end - k0);  // keys of this step
 % for name, extent, size in (("k", DQ, "dq"), ("v", DV, "dv")):
         __global const ${elem.name}_t *${name} = ${name}_rows + k0 * ${name}_row;
 % if not direct:

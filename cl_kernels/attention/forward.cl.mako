@@ -47,8 +47,8 @@ void ${kernel("attention_forward")}
 % if mask:
     __global const ${mask.name}_t *mask_at = mask_data + (mask_offset + b * mask_batch + h * mask_head + i * mask_row);
 % endif
-    const uint last = ${f"min(keys, (block + 1u) * {G}u)" if causal else "keys"};
-    for (uint k0 = 0; k0 < last; k0 += ${TK}u) {
+    const uint end = ${f"min(keys, (block + 1u) * {G}u)" if causal else "keys"};
+    for (uint k0 = 0; k0 < end; k0 += ${TK}u) {
         barrier(CLK_LOCAL_MEM_FENCE);
 % for name, extent, size in (("k", DQ, "dq"), ("v", DV, "dv")):
         for (uint index = lid; index < ${TK * extent}u; index += ${G}u) {
@@ -58,7 +58,7 @@ void ${kernel("attention_forward")}
         }
 % endfor
         barrier(CLK_LOCAL_MEM_FENCE);
-        for (uint part = 0; part < ${TK}u && k0 + part < last; part += 8) {
+        for (uint part = 0; part < ${TK}u && k0 + part < end; part += 8) {
             ${real} s[8], largest = m;
 #pragma unroll
             for (uint j = 0; j < 8; ++j) {
@@ -68,7 +68,7 @@ void ${kernel("attention_forward")}
                 for (uint vec = 0; vec < ${DQ // V}u; ++vec) dot += q[vec] * row[vec];
                 s[j] = ${" + ".join(f"dot{component(V, c)}" for c in range(V))};
                 const uint n = k0 + part + j;
-                bool is_seen = n < last${" && n <= i" if causal else ""};
+                bool is_seen = n < end${" && n <= i" if causal else ""};
 % if mask and mask.boolean:
                 is_seen = is_seen && ${mask.name}_load(mask_at + n * mask_step);
 % elif mask:

@@ -44,7 +44,7 @@ void ${kernel("attention_mma")}
     const uint q_base = local_address(q_local), k_base = local_address(k_local), v_base = local_address(v_local);
     uint number = get_group_id(0), t = get_local_id(0), lane, g, c, b, h, first, first_of_warp;
     LOCATE();
-    const uint last = ${f"min(keys, first + {TM}u)" if causal else "keys"};
+    const uint end = ${f"min(keys, first + {TM}u)" if causal else "keys"};
     q_data += q_offset + b * q_batch + h * q_head + first * q_row;
     k_data += k_offset + b * k_batch + h / shared * k_head;
     v_data += v_offset + b * v_batch + h / shared * v_head;
@@ -69,7 +69,7 @@ ${copies.copy("k", DQ, TK, "dq", G, "keys")}\
 ${products.queries(B, s)}\
 % endfor
 % endif
-    for (uint k0 = 0; k0 < last; k0 += ${TK}u) {
+    for (uint k0 = 0; k0 < end; k0 += ${TK}u) {
         const bool needed = ${f"k0 < first_of_warp + {16 * B}u" if causal else "true"};
         COPIES_WAIT();
         barrier(CLK_LOCAL_MEM_FENCE);  // k has arrived, and v is no longer read
@@ -83,7 +83,7 @@ ${products.scores(B, TK, in_registers=keeps_q)}\
         }
         COPIES_WAIT();
         barrier(CLK_LOCAL_MEM_FENCE);  // v has arrived, and k is no longer read
-        if (k0 + ${TK}u < last) {
+        if (k0 + ${TK}u < end) {
 ${copies.copy("k", DQ, TK, "dq", G, f"keys - k0 - {TK}u")}\
             COPIES_COMMIT();
         }
@@ -95,8 +95,8 @@ ${products.results(B, TK)}\
         }
     }
     // These positions are computed again, so that the loop need not keep them in registers.
-    COMPUTE_AGAIN("+r", number);
-    COMPUTE_AGAIN("+r", t);
+    HIDE_VALUE("+r", number);
+    HIDE_VALUE("+r", t);
     LOCATE();
 ${rows.store(policy, DV, SHIFT, adds)}\
 }

@@ -4,18 +4,18 @@
 ##   others     | TK | TK | ...                           tiles of both arrays in local memory, by asynchronous copies;
 ##                                                        the next tile arrives while this one is multiplied
 ##
-##   side "q":   s = q k',  z = grad v'        p = exp(scale s + mask - sums),  e = p (z - delta)       dq = scale * e k
-##   side "k":   s = k q',  z = v grad'        the same                           dk = scale * e q,  dv = p grad
+##   side "q":   s = q k',  dp = grad v'     p = exp(scale s + mask - sums),  ds = p (dp - delta)     dq = scale * ds k
+##   side "k":   s = k q',  dp = v grad'     p, ds: as for "q"                  dk = scale * ds q,  dv = p grad
 ##
-## Products, sums, p and e are float32; p and e are rounded to 16 bits as operands.  Exponentials are to base 2.  As an
-## operand p is 2^shift times as large, so that small ones are not subnormal float16.  The order of sums is fixed.
+## Products, sums, p and ds are float32; p and ds are rounded to 16 bits as operands.  Exponentials are to base 2.  As
+## an operand p is 2^shift times as large, so that small ones are not subnormal float16.  The order of sums is fixed.
 ## Launch: `blocks` groups of 32 * warps work-items for each head (of keys, for side "k") of each batch.
 ##
 ## kind  f16 or bf16      DQ, DV  extents of a row of q and of v, rounded up to 16      mask, causal  as in forward
 ## policy  GradientPolicy: warps; blocks, B above; others, TK above      shift  see above
-## row_arrays, tile_arrays  arrays of own rows, and of the others: first that of s, then that of z; each has a name, an
+## row_arrays, tile_arrays  arrays of own rows, and of the others: first that of s, then that of dp; each has a name, an
 ##         extent and the argument that is the extent      g, c  lane / 4 and lane % 4: see _products
-## t0  the tile's first row      first_own  the warp's first own row      a, w  sums of dq or dk, and of dv
+## t0  the tile's first row      first_own  the warp's first own row      dx, dv  sums of dq or dk, and of dv
 ## Local memory has rows of 16-bit elements, two in a uint (_copies); NAME_base, stage are addresses in bytes.
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="products" file="/attention/_products.cl.mako"/>
@@ -29,7 +29,7 @@
     B, TK, W = policy.blocks, policy.others, policy.warps
     G, TM, STAGE = 32 * W, 16 * B * W, 2 * TK * (DQ + DV)
     by_query, adds = side == "q", mask and not mask.boolean
-    outputs = (("dq", "a", DQ),) if by_query else (("dk", "a", DQ), ("dv", "w", DV))
+    outputs = (("dq", "dx", DQ),) if by_query else (("dk", "dx", DQ), ("dv", "dv", DV))
 %>
 % for e in dict.fromkeys([elem, wide, *([mask] if mask else [])]):
 ${element.scalar(e)}
@@ -73,7 +73,7 @@ ${copies.copy(name, D, TM, extent, G, "rows - first")}\
 ${copies.place(name, D, TK, extent, G)}\
 % endfor
 ${pairs.places()}\
-% for name, D in (("a", DQ), ("w", DV))[:len(outputs)]:
+% for name, D in (("dx", DQ), ("dv", DV))[:len(outputs)]:
 % for i, j in ((i, j) for i in range(B) for j in range(D // 8)):
     float ${", ".join(f"{name}{i}_{j}_{r} = 0" for r in range(4))};
 % endfor

@@ -44,7 +44,7 @@ void ${kernel("attention_forward")}
     const uint number = get_group_id(0) % blocks, h = get_group_id(0) / blocks % heads;
     const uint b = get_group_id(0) / blocks / heads;
     const uint first = ${"(blocks - 1u - number)" if causal else "number"} * ${TM}u, i = first + t / ${W}u;
-    const uint last = ${f"min(keys, first + {TM}u)" if causal else "keys"};
+    const uint end = ${f"min(keys, first + {TM}u)" if causal else "keys"};
 % if mask:
     __global const ${mask.name}_t *mask_row_data =
         mask_data + (mask_offset + b * mask_batch + h * mask_head + min(i, queries - 1u) * mask_row);
@@ -55,11 +55,11 @@ void ${kernel("attention_forward")}
     ${T} ${", ".join(f"{s} = 0" for s in sums)};
 ${parts.fetch(q, "first", "queries", "h", TM)}\
 ${parts.place(q, TM)}\
-${parts.fetch(k, "0u", "last", "h / shared", TN)}\
+${parts.fetch(k, "0u", "end", "h / shared", TN)}\
 ${parts.place(k, TN)}\
     barrier(CLK_LOCAL_MEM_FENCE);
-    for (uint t0 = 0; t0 < last; t0 += ${TN}u) {
-${parts.fetch(v, "t0", "last", "h / shared", TN)}\
+    for (uint t0 = 0; t0 < end; t0 += ${TN}u) {
+${parts.fetch(v, "t0", "end", "h / shared", TN)}\
         ${real} ${", ".join(f"s{r}_{c} = 0" for r, c in cells)};
 ${parts.multiply("s", q, k)}\
 % for r, c in cells:
@@ -78,7 +78,7 @@ ${softmax.exponentials(vectors, W, "exp" if adds else "exp2")}\
         sum${r}_${c} *= factor${r};
 % endfor
 % endfor
-${parts.fetch(k, f"t0 + {TN}u", "last", "h / shared", TN)}\
+${parts.fetch(k, f"t0 + {TN}u", "end", "h / shared", TN)}\
 ${parts.add("sum", DV, "v")}\
 ${parts.place(k, TN)}\
         barrier(CLK_LOCAL_MEM_FENCE);

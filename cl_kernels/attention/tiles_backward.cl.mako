@@ -1,16 +1,16 @@
 ## backward (see there) in register tiles, for float32 arithmetic on GPUs.  A pair is an own row and a row of the other
-## side.  Each tile of pairs has three steps: the products s = q k' and z = grad v'; p and e, in place of s and z; and
-## their products with the other side's rows, which are added to the results.
+## side.  Each tile of pairs has three steps: the products s = q k' and dp = grad v'; p and ds, in place of s and dp;
+## and their products with the other side's rows, which are added to the results.
 ##
 ##   own rows   | TM |                 local memory: TM own rows and TN others of both arrays, and the pairs of a tile
 ##   others     | TN | TN | ...        16 x 16 work-items
 ##
 ## Work-item (y, x) has the own rows y + 16 r.  Of the pairs it has those with the other rows x + 16 c; of the results,
 ## the columns 4 x + 64 c + 0 .. 3.
-## a, w: sums of dq or dk, and of dv.  m_of, delta_of: the log-sum-exp and delta of each query of the tile (or own one).
-## part: for side "k", the number among the `shared` heads of queries that have the own head of keys.
-## Rows in local memory are 4 elements longer, those of pairs 8, so that adjacent rows are in different banks.
-## The order of sums is fixed.  DQ, DV: extents of rows, rounded up to 64.  row_arrays, tile_arrays: see mma_backward.
+## dx, dv: sums of dq or dk, and of dv.  m_of, delta_of: the log-sum-exp and delta of each query of the tile (or own
+## one).  part: for side "k", the number among the `shared` heads of queries that have the own head of keys.
+## Rows in local memory are 4 elements longer, those of pairs 8, so that adjacent rows are in different banks.  The
+## order of sums is fixed.  DQ, DV: extents of rows, rounded up to 64.  row_arrays, tile_arrays: see mma_backward.
 ## Other parameters and the launch: see backward; a group has 256 work-items and TM own rows.
 <%namespace name="dropout" file="/attention/_dropout.cl.mako"/>
 <%namespace name="element" file="/common/element.cl.mako"/>
@@ -20,7 +20,7 @@
 <%
     T, by_query, R, C = vector(real, 4), side == "q", TM // 16, TN // 16
     # A result: its name, the name of its sums, its columns, the number of the other side's array in the product.
-    outputs = (("dq", "a", DQ, 0),) if by_query else (("dv", "w", DV, 1), ("dk", "a", DQ, 0))
+    outputs = (("dq", "dx", DQ, 0),) if by_query else (("dv", "dv", DV, 1), ("dk", "dx", DQ, 0))
     cells = [(r, c) for r in range(R) for c in range(C)]  # pairs of a work-item
 %>
 % for e in dict.fromkeys([elem, wide, *([mask] if mask else [])]):
@@ -93,8 +93,8 @@ ${parts.load(array, "t0", "others", "h / shared" if by_query else "h", TN)}\
             }
 % endif
             barrier(CLK_LOCAL_MEM_FENCE);
-            ${real} ${", ".join(f"{pair_sum}{r}_{c} = 0" for pair_sum in "sz" for r, c in cells)};
-% for pair_sum, own, other in zip("sz", row_arrays, tile_arrays):
+            ${real} ${", ".join(f"{pair_sum}{r}_{c} = 0" for pair_sum in ("s", "dp") for r, c in cells)};
+% for pair_sum, own, other in zip(("s", "dp"), row_arrays, tile_arrays):
 ${parts.multiply(pair_sum, own, other)}\
 % endfor
 % for r, c in cells:
@@ -106,7 +106,7 @@ ${parts.probability(r, c)}\
             barrier(CLK_LOCAL_MEM_FENCE);  // the other pairs are no longer read
 % endif
 % for r, c in cells:
-            pairs[(y + ${16 * r}u) * ${TN + 8}u + x + ${16 * c}u] = ${"z" if sums == "a" else "s"}${r}_${c};
+            pairs[(y + ${16 * r}u) * ${TN + 8}u + x + ${16 * c}u] = ${"dp" if sums == "dx" else "s"}${r}_${c};
 % endfor
             barrier(CLK_LOCAL_MEM_FENCE);
 ${parts.add(sums, D, tile_arrays[source][0])}\

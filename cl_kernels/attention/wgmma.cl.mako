@@ -2,16 +2,17 @@
 ##
 ##   work-items of a group                          local memory
 ##   0 to 127  warpgroup 0: 64 queries |          +---------+-------------------+-------------------+
-##   128 on    warpgroup 1: 64 queries |  <-->    | q       | k, `stages` tiles | v, `stages` tiles |  full, empty:
-##   ...                                          +---------+-------------------+-------------------+  barriers of each
+##   128 on    warpgroup 1: 64 queries |  <-->    | q       | k, `stages` tiles | v, `stages` tiles |  with two barriers
+##   ...                                          +---------+-------------------+-------------------+  for each tile
 ##
-## All work-items copy tiles.  While p v of a tile is computed, the exponentials of the next tile's scores are computed.
-## Exponentials and rows, and m, z, s, o of a lane, are as in mma (_rows); p: rounded exponentials.  A tile is stored in
-## lines of 128 bytes (_lines); `full` and `empty` barriers say that a tile has arrived, or is no longer read.  Launch:
-## `blocks` groups of 128 * warpgroups for each head of each batch.
+## All work-items copy tiles.  While the matrix units compute p v of a tile, the work-items compute the exponentials of
+## the next tile.  A tile is stored in lines of 128 bytes (_lines).  Its barrier `full` completes when it has arrived,
+## its barrier `empty` when no warp reads it any more.  Launch: `blocks` groups of 128 * warpgroups for each head of
+## each batch.
 ##
-## LOCATE (_rows) computes from the group's number and t: lane, g, c, b, h, first, first_of_warp.
-## kind, mask, causal  as in mma      DQ, DV  64 or 128      policy  WarpgroupPolicy: warpgroups; keys, TK above; stages
+## Registers of a lane (see _rows): s, scores; p, their rounded exponentials; m, z: a row's maximum and sum; o, results.
+## kind, mask, causal, number, t, b, h, first, SHIFT  as in mma      first_of_warp  the warp's first query
+## DQ, DV  64 or 128      policy  WarpgroupPolicy: warpgroups; keys, TK below; stages, N below      end  of the keys
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="barriers" file="/gemm/_barriers.cl.mako"/>
 <%namespace name="values" file="/attention/_values.cl.mako"/>
@@ -45,7 +46,7 @@ void ${kernel("attention_wgmma")}
     const uint q_base = local_address(q_local), k_base = local_address(k_local), v_base = local_address(v_local);
     uint number = get_group_id(0), t = get_local_id(0), lane, g, c, b, h, first, first_of_warp;
     LOCATE();
-    const uint last = ${f"min(keys, first + {TM}u)" if causal else "keys"};
+    const uint end = ${f"min(keys, first + {TM}u)" if causal else "keys"};
 ${tiles_of.start_barriers()}\
     barrier(CLK_LOCAL_MEM_FENCE);
     uint k_stage = 0, k_phase = 0, v_stage = 0, v_phase = 0;
@@ -63,7 +64,7 @@ ${tiles_of.start_copies()}\
     uint k0 = 0;
     barrier_wait(local_address(q_full), 0);
     AWAIT(k);
-    SHOW_TILES();
+    FENCE_TILES();
 ${tiles_of.scores()}\
 ${tiles_of.refills()}\
     WAIT_s(0);
@@ -73,29 +74,29 @@ ${rows.exponentials(policy, mask, causal, SHIFT)}\
         (void)shrink0_0, (void)shrink0_1;  // the sums are 0
 ${rows.operands(policy, "")}\
     }
-    if (${TK}u < last) AWAIT(k);
+    if (${TK}u < end) AWAIT(k);
     AWAIT(v);
-    SHOW_TILES();
-    for (k0 = ${TK}u; k0 < last; k0 += ${TK}u) {
+    FENCE_TILES();
+    for (k0 = ${TK}u; k0 < end; k0 += ${TK}u) {
 ${tiles_of.scores()}\
 ${tiles_of.results()}\
 ${tiles_of.refills()}\
         WAIT_s(1);
         RELEASE(k);
 ${rows.exponentials(policy, mask, causal, SHIFT)}\
-        if (k0 + ${TK}u < last) AWAIT(k);  // without a branch ptxas moves the wait before the exponentials
+        if (k0 + ${TK}u < end) AWAIT(k);  // without a branch ptxas moves the wait before the exponentials
         WAIT_o(0);
         RELEASE(v);
         AWAIT(v);
-        SHOW_TILES();
+        FENCE_TILES();
 ${rows.scale_results(policy, DV)}\
 ${rows.operands(policy, "")}\
     }
 ${tiles_of.results()}\
     WAIT_o(0);
-    // These positions are computed again, so that the loop need not keep them in registers.
-    COMPUTE_AGAIN("+r", number);
-    COMPUTE_AGAIN("+r", t);
+    // LOCATE again, so that the loop need not keep these variables in registers.
+    HIDE_VALUE("+r", number);
+    HIDE_VALUE("+r", t);
     LOCATE();
 ${rows.store(policy, DV, SHIFT, adds)}\
 }

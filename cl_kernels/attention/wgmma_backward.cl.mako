@@ -4,12 +4,12 @@
 ##   others     | TK | TK | ...                  `stages` tiles of both arrays in local memory, by asynchronous copies;
 ##                                               the next tile arrives while this one is multiplied
 ##
-## Products, p, e and the order of sums are as in mma_backward.  With two stages each turn of the loop waits for all its
-## products; with three the sums of a turn are awaited in the next one, after its first products have been started.
+## Products, p, ds and the order of sums are as in mma_backward.  With two stages each turn of the loop waits for all
+## its products; with three the sums of a turn are awaited in the next one, after its first products have been started.
 ##
 ## policy  WarpgroupGradientPolicy: others, TK above; stages      DQ, DV  64 or 128      Other parameters, names and the
 ## launch are as in mma_backward; a tile is stored in lines of 128 bytes (_lines).
-## s, z: products of pairs; e, p: operands made of them; a, w: sums of dq or dk, and of dv.
+## s, dp: products of pairs; p, ds: operands made of them; dx, dv: sums of dq or dk, and of dv.
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="values" file="/attention/_values.cl.mako"/>
 <%namespace name="copies" file="/attention/_copies.cl.mako"/>
@@ -22,8 +22,8 @@
 <%
     TK, TM, G, STAGE = policy.others, policy.rows, policy.group_size, 2 * policy.others * (DQ + DV)
     by_query, adds = side == "q", mask and not mask.boolean
-    outputs = (("dq", "a", DQ),) if by_query else (("dk", "a", DQ), ("dv", "w", DV))
-    sums = "aw"[: len(outputs)]
+    outputs = (("dq", "dx", DQ),) if by_query else (("dk", "dx", DQ), ("dv", "dv", DV))
+    sums = [name for _, name, _ in outputs]
 %>
 % for e in dict.fromkeys([elem, wide, *([mask] if mask else [])]):
 ${element.scalar(e)}
@@ -31,7 +31,7 @@ ${element.scalar(e)}
 ${values.define(kind)}
 ${copies.define()}
 ${units.define()}
-% for x in "sz":
+% for x in ("s", "dp"):
 ${units.from_local(x, TK, kind)}
 % endfor
 % for _, x, D in outputs:
@@ -73,12 +73,12 @@ ${lines.copy(name, D, TM, extent, G, "rows - first")}\
     ${name}_data += ${name}_offset + b * ${name}_batch + h * ${name}_head + begin * ${name}_row;
 ${lines.place(name, D, TK, extent, G)}\
 % endfor
-% for x, D in (("s", TK), ("z", TK), *((x, D) for _, x, D in outputs)):
+% for x, D in (("s", TK), ("dp", TK), *((x, D) for _, x, D in outputs)):
 % for j in range(D // 8):
     float ${", ".join(f"{x}0_{j}_{r} = 0" for r in range(4))};
 % endfor
 % endfor
-% for x in "e" if by_query else "ep":
+% for x in ("ds",) if by_query else ("ds", "p"):
     uint ${", ".join(f"{x}0_{j}_{r}" for j in range(0, TK // 8, 2) for r in range(4))};
 % endfor
     const float factor = ${"scale" if adds else "scale * M_LOG2E_F"};
@@ -97,7 +97,7 @@ ${of_query.store_next("queries_at")}\
     for (uint t0 = begin; t0 < end; t0 += ${TK}u) {
         const uint ahead = stage == ${(policy.stages - 1) * STAGE}u ? 0u : stage + ${STAGE}u;
         COPIES_WAIT();
-        SHOW_TILES();
+        FENCE_TILES();
         barrier(CLK_LOCAL_MEM_FENCE);  // the tile has arrived, and the stage ahead is no longer read
 ${products.multiply()}\
         stage = ahead;

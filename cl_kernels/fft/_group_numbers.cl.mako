@@ -1,9 +1,7 @@
 ## Complex numbers as pairs (re, im), for fft/group.
 ##
-##   types(real)     real_t, pair_t, vec_t; functions of pairs.  exchanged(v, sign): v with its real and imaginary parts
-##                   exchanged if sign is -1, which is the sign of a transform with positive exponents.  Pairs in
-##                   memory are aligned to their size.  On a CPU they are aligned to a real number only, because they
-##                   may be in an array of NumPy.
+##   types(real)     real_t, pair_t, vec_t, and functions of pairs.  Pairs in memory are aligned to their size; on a CPU
+##                   only to a real number, because they may be in an array of NumPy.
 ##   roots()         root_of(power, ...): exp(-2 pi i power / twiddle_length), the product of a root of the coarse table
 ##                   and one of the fine table; the lower `shift` bits of power are the index into the fine table
 <%def name="types(real)">
@@ -24,6 +22,8 @@ static inline pair_t with_sign(pair_t v, real_t sign)
     return (pair_t)(v.x, v.y * sign);
 }
 
+// v, or v with its real and imaginary parts exchanged if sign is -1: the transform with positive exponents is computed
+// by the one with negative exponents, of exchanged numbers.
 static inline pair_t exchanged(pair_t v, real_t sign)
 {
     return sign < 0 ? v.yx : v;

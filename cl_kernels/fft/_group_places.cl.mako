@@ -1,27 +1,27 @@
-## A part of fft/group: positions in global memory of the rows of a side, which is a source (name x) or a result (y);
-## and those arguments of load_row and put that describe them.  side: RenderedOperand.  All results are C text; row,
-## lane, s{u} and i{u} (slot and row of number u of a work-item) are C text too.  Strides and limits: PassOperand.
-##
-## The form folded: see _cpu_load.
+## A part of fft/group: pointers to the rows of a source (name x) or a result (name y) in global memory, and the
+## parameters of load_row and put that describe this side.  side: RenderedOperand.  All results are C text, as are row,
+## lane, and i{u} and s{u}, the row and the slot of number u of a work-item.  Strides and limits: PassOperand.
 ##
 ##   place(name, side, row, lane)     the pointer to a row of a lane
-##   begin(name, side, row, lane)     declare <name>_at, this pointer; for the form folded also <name>_end, its mirror
-##                                    image: the distance of <name>_end from the sequence's end is that of <name>_at
-##                                    from the first number
+##   begin(name, side, row, lane)     declare <name>_at, this pointer; for the form folded also <name>_end (see below)
 ##   further(name, side, row, lane, mirrored)
-##                                    the pointer `row` rows and `lane` lanes behind <name>_at; mirrored: whether the
-##                                    row is in the half of a folded sequence that is stored as conjugates
+##                                    the pointer to the row that is `row` rows and `lane` lanes after <name>_at
 ##   staged_place(name, plan, side, planes, u, mirrored)
-##                                    the pointer to number u of a work-item, counted from the group's first row
-##   mirrored_of(plan, stage, r)      `mirrored` of number r of a stage's butterflies: "false", "true", or "" where it
-##                                    is known only at run time
-##   mirrored(name, side, row, lane)  the C expression for it
-##   fixed(name, side, all)           the arguments of load_row and put that all calls have; on a stepped side,
-##                                    <name>_number is the number of row 0 of lane 0, from which limits count
-##   factor(side, row)                the factor of a row's number
-##   parameters(side, all), arguments(side, all)     declarations of these arguments in both functions, and their names
+##                                    the pointer to number u of a work-item.  <name>_at: the group's first row; planes:
+##                                    lanes of a slot
+##   mirrored_of(plan, stage, r)      whether number r of a stage's butterflies is mirrored: "true", "false", or "" if
+##                                    that is known only at run time
+##   mirrored(name, side, row, lane)  the C condition for it
+##   fixed(name, side, all)           the arguments of load_row and put that are the same in all calls
+##   parameters(side, all), arguments(side, all)     their declarations in both functions, and their names there
+##   factor(side, row)                the factor by which a row is multiplied
 ##
-## all: whether every row of every lane exists, so that none is compared with a limit.
+## all: whether every row of every lane exists, so that none is compared with a limit.  Of a side that is `stepped`,
+## <name>_number is the number in the sequence of row 0 of lane 0; of other sides this is 0.
+##
+## In the form folded, a sequence of `limit` complex numbers is stored up to its middle.  A number j behind the middle
+## is `mirrored`: it is the conjugate of number limit - j.  If <name>_at is number j, <name>_end is number limit - j.
+## So the row after it by a distance d is at <name>_at + d, or, mirrored, at <name>_end - d.
 <%!
 def mirrored_of(plan, stage, r):
     if plan.chirp or plan.cyclic or 2 * r < stage.radix < 2 * (r + 1):
@@ -32,15 +32,15 @@ def mirrored(name, side, row, lane):
     return f"2 * ((long)({row}) * {name}_limit_row + {lane}) > {limit(name, side)}"
 
 def limit(name, side):
-    """The C expression for the end of a side's numbers, relative to that of row 0 of lane 0.
+    """The C expression for the limit of numbers that are counted from row 0 of lane 0.
 
-    A folded row's limit is compared with the sum of two numbers, a number and its mirror image.
+    A folded row's limit is compared with 2 j, for a number j of the sequence.
     """
     factor = 2 if side.form == "folded" else 1
     return f"({name}_limit - {factor} * {name}_number)" if side.stepped else f"{name}_limit"
 
 def needs_limit_batch(side):
-    """Whether `limit_batch` is needed to find the lanes that hold pairs of a folded sequence."""
+    """Whether put needs `limit_batch`, to find the lanes in which a number and its mirror image both are."""
     return side.form == "folded" and side.stepped
 
 def declared(side, all):
@@ -69,7 +69,7 @@ ${name}_${axis}\
 <%def name="distance(name, side, row, lane)">\
 ${side.components} * ((long)(${row}) * ${step(name, side, "row")} + (long)(${lane}) * ${step(name, side, "lane")})\
 </%def>
-## NAME_end of a folded sequence: number limit - at, where NAME_at is number `at`; lanes are adjacent numbers.
+## Lanes of a folded sequence are adjacent numbers.
 <%def name="begin(name, side, row, lane)">\
     __global ${"const " if name == "x" else ""}real_t *${name}_at = ${place(name, side, row, lane)};
 % if side.form == "folded":
@@ -77,7 +77,6 @@ ${side.components} * ((long)(${row}) * ${step(name, side, "row")} + (long)(${lan
         + 2 * ${limit(name, side)} * ${step(name, side, "lane")} - ${distance(name, side, row, lane)};
 % endif
 </%def>
-## Behind the middle, numbers go back from NAME_end as rows go on.
 <%def name="further(name, side, row, lane, mirrored)">\
 % if mirrored in ("", "false"):
 ${name}_at + ${distance(name, side, row, lane)}\

@@ -1,12 +1,13 @@
-## The fix-up of tiles of wgmma whose k is shared by several groups.  _wgmma_parts has the layout of `partial`, and
-## declares ticket, rank, share_begin, share, longer, lists, list, from, until and tile_steps.  This is executed by all
-## consumers.  A group whose part is not the last one of its tile stores its sums for another group; the group with the
-## last part adds the parts of the others.  It copies these to the local memory of A's stages and, if that does not
-## suffice, of B's, in chunks of 8 sums; in_a and in_b are the places of a work-item's first chunks there:
+## The fix-up of tiles of wgmma whose k is shared by several groups; all consumers execute it.  A group whose part is
+## not the last one of its tile stores its sums for another group.  The group with the last part adds the parts of the
+## others: it copies them to the local memory of A's stages and, if that does not suffice, of B's, in chunks of 8 sums.
+## in_a and in_b are the places of a work-item's first chunks there:
 ##
 ##   chunk | sums 0 to 3 of work-items 0, 1, ... | sums 4 to 7 of work-items 0, 1, ... |      16 bytes each
 ##
-## names: the names of a work-item's sums.
+## names: the names of a work-item's sums.  _wgmma_parts has the layout of `partial`, and declares the part (from,
+## until: its steps of the tile's tile_steps) and the group's share of the steps (share_begin, rank; ticket, list,
+## lists; share, longer: the lengths of shares).
 <%def name="add_parts(policy, names)"><%
 items = 128 * policy.consumers
 fours, chunks = len(names) // 4, len(names) // 8

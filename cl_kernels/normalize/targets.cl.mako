@@ -22,9 +22,9 @@ void ${kernel("normalize_targets")}
     __local long firsts[${G}];
     firsts[get_local_id(0)] = first;
     barrier(CLK_LOCAL_MEM_FENCE);
-    for (uint left = ${G // 2}; left > 0; left /= 2) {  // values that remain
-        if (get_local_id(0) < left)
-            firsts[get_local_id(0)] = min(firsts[get_local_id(0)], firsts[get_local_id(0) + left]);
+    for (uint half_ = ${G // 2}; half_ > 0; half_ /= 2) {
+        if (get_local_id(0) < half_)
+            firsts[get_local_id(0)] = min(firsts[get_local_id(0)], firsts[get_local_id(0) + half_]);
         barrier(CLK_LOCAL_MEM_FENCE);
     }
     first = firsts[0];

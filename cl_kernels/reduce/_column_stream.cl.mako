@@ -1,6 +1,8 @@
-## A part of columns: the fold of a part of the rows by a work-item: CY row lanes take rows in turn, in steps of U.  r:
-## the Reduction; V, C: elements of a vector, and vectors of a work-item.  In scope there: y_lane, the row lane; column,
-## the work-item's first column; begin, end, outer_begin, outer_end, n: see _part.
+## A part of columns: a work-item folds its columns of a part of the rows.  The rows are dealt to the CY row lanes of
+## the group in turn; a step is U rows of each row lane.
+##
+## r: the Reduction.  V, C: elements of a vector, and vectors of a work-item.  In scope at the caller: y_lane, its row
+## lane; column, the work-item's first column; begin, end, outer_begin, outer_end, n: see _part.
 ##
 ##   begin   row lane 0   | total0: V columns | total1 ... |     C vectors of a row
 ##           row lane 1
@@ -8,17 +10,16 @@
 ##           row lane 0   | ...
 ##
 ## A row lane has at most U of the rows after the last whole step of U * CY rows; if U > 2, their loads are in flight
-## together.  A row updates a state (TYPE_update), which is lifted to an accumulator, and these are combined: see
-## _states.
+## together.  Each row is folded into a state; states are lifted to accumulators, which are combined (_states).
 <%namespace name="states" file="/reduce/_states.cl.mako"/>
 <%namespace name="loads" file="/reduce/_loads.cl.mako"/>
 <%namespace name="part" file="/reduce/_part.cl.mako"/>
 
-## Fold the part into `total`0, 1 ...
+## Fold the part into the accumulators <total>0, <total>1 ..., one for each vector.
 <%def name="fold(r, total)">
     for (long o = outer_begin; o < outer_end; ++o) {
-% for e, n in zip(r.streamed, r.names):
-        ${part.inner_row(e, n, "column")}
+% for elem, name in zip(r.streamed, r.names):
+        ${part.inner_row(elem, name, "column")}
 % endfor
 ${steps(r, total, U)}
 % if U > 2:
@@ -52,13 +53,13 @@ ${lift(r, total, c, U)}\
 step = CY * u
 start = "begin" if u == U else f"begin + (end - begin) / {CY * U} * {CY * U}"
 number = f"(end - from) / {step}" if u > 1 else f"(end - first + {step - 1}) / {step}"
-most = r.block or 1 << 30  # steps between two lifts; 0 stands for any number
+max_steps = r.block or 1 << 30  # between two lifts; the block 0 has no limit
 %>
         {
             const long from = ${start}, first = from + y_lane;
             const long steps = ${number};
             for (long done = 0; done < steps;) {
-                const long stop = min(steps, done + ${most}L);
+                const long stop = min(steps, done + ${max_steps}L);
 ${states_of(r, u)}\
                 for (; done < stop; ++done) {
 % for k in range(u):
@@ -80,7 +81,7 @@ ${lift(r, total, c, u)}\
 % endfor
 </%def>
 
-## Fold row `at` of the part into the states of row k, as the element number `step` of these.
+## Fold row `at` of the part into the states of row k of a step.  step: how many rows these states have folded.
 <%def name="update(r, at, k, step)">\
 <% state = r.lane.type(V) %>\
 % for c in range(C):
@@ -93,13 +94,13 @@ ${lift(r, total, c, u)}\
 <%def name="lift(r, total, c, u)">\
 <%
     acc, state = r.acc.type(V), r.lane.type(V)
-    each = [f"a{k * C + c}" for k in range(u)]
+    states_of_vector = [f"a{k * C + c}" for k in range(u)]
 %>\
 % if r.block:
-                ${states.join_states(r, V, each)}
-                ${total}${c} = ${acc}_combine(${total}${c}, ${state}_lift(${each[0]}, 0, 0));
+                ${states.join_states(r, V, states_of_vector)}
+                ${total}${c} = ${acc}_combine(${total}${c}, ${state}_lift(${states_of_vector[0]}, 0, 0));
 % else:
-% for k, a in enumerate(each):
+% for k, a in enumerate(states_of_vector):
                 ${total}${c} = ${acc}_combine(${total}${c}, ${state}_lift(${a}, o * n + first + ${k * CY}, ${CY * u}));
 % endfor
 % endif

@@ -1,5 +1,5 @@
-## tiles: on a GPU, out[o] = the combination of the taps of o (see _parts), for axes with rules ("ruled") and others
-## ("plain").
+## tiles: on a GPU, out[o] = the combination of the taps of o (see _parts).  Along a "ruled" axis a rule gives the taps
+## of an output; along a "plain" axis an output reads the elements at its own place.
 ##
 ##            LX work-items side by side, V elements each       ^ rows and chunks of the repeated axis
 ##   row 0    | V V V ... V |                                   | G / LX of them are side by side
@@ -30,9 +30,9 @@ ${parts.define_powers([V])}\
 __kernel ${group.of_size(G)}
 void ${kernel("sampling")}
 {
-    const ${index} tile = get_group_id(0), lane = get_local_id(0);
-    const ${index} column = (tile % columns_parts * ${LX} + lane % ${LX}) * ${V};
-    const ${index} block = tile / columns_parts * ${LY} + lane / ${LX};
+    const ${index} tile = get_group_id(0), lid = get_local_id(0);
+    const ${index} column = (tile % columns_parts * ${LX} + lid % ${LX}) * ${V};
+    const ${index} block = tile / columns_parts * ${LY} + lid / ${LX};
     const ${index} row = block % rows, first = block / rows * repeats_each, end = min(repeats, first + repeats_each);
     if (column >= columns || first >= end) return;
     const ${index} position = ${"row % positions" if plain_columns else "column"};
