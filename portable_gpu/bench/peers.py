@@ -106,14 +106,14 @@ def public_call(case: Case, on_host: bool) -> PublicCall:
 
 
 def calls_like_numpy(case: Case, inputs: Sequence[Any], library: Any) -> list[Call]:
-    """The call on each copy of the inputs in a library of NumPy's names; none if it has none."""
-    call = BENCHMARKS[case.operation].like_numpy
-    result = [call(case, arrays, library) for arrays in inputs]
-    return [item for item in result if item is not None]
+    """Return the call in a library with NumPy's names for each copy of the inputs, if it has it."""
+    make = BENCHMARKS[case.operation].like_numpy
+    calls = [make(case, arrays, library) for arrays in inputs]
+    return [call for call in calls if call is not None]
 
 
 class NumPyPeer(Peer):
-    """NumPy on the host, with its BLAS and the threads that this takes by itself."""
+    """NumPy on the host, with its BLAS and the default number of threads of that."""
 
     name = "numpy"
     install = "numpy"
@@ -138,7 +138,7 @@ class NumPyPeer(Peer):
         return Prepared(calls) if calls else None
 
 
-#: What ``pyopencl.array`` has of our operations.
+#: Our operations that ``pyopencl.array`` has, and its functions for them.
 _PYOPENCL: dict[str, Callable[..., Any]] = {"sum": cla.sum, "dot": cla.dot, "max": cla.max}
 
 
@@ -171,7 +171,7 @@ class PyOpenCLPeer(Peer):
         return Queued(self._engine, calls)
 
     def _on_host(self, function: Callable[..., Any], arrays: Operands) -> Array:
-        """Call it on arrays that are NumPy's memory."""
+        """Call a function on arrays of OpenCL in NumPy's memory."""
         context, queue = self._engine.context, self._engine.queue
         wrapped = [
             cla.Array(queue, x.shape, x.dtype, allocator=self._pool, data=host_buffer(context, x))
@@ -181,6 +181,6 @@ class PyOpenCLPeer(Peer):
 
 
 def host_buffer(context: cl.Context, x: Array) -> cl.Buffer:
-    """A buffer that is NumPy's memory."""
+    """A buffer in the memory of an array of NumPy."""
     flags = cl.mem_flags.READ_WRITE | cl.mem_flags.USE_HOST_PTR
     return cl.Buffer(context, flags, hostbuf=x)

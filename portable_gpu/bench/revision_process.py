@@ -73,8 +73,8 @@ class Server:
 
     def prepare(self, call: dict[str, Any], operands: Sequence[Any], copies: int) -> Any:
         """Bind a call to copies of its operands; returns its number and the first result."""
-        made = self._calls.PublicCall(**call)
-        calls = [self._bound(made, operands) for _ in range(copies)]
+        public_call = self._calls.PublicCall(**call)
+        calls = [self._bound(public_call, operands) for _ in range(copies)]
         timing = self._timing
         if self._on_host:
             prepared = timing.Prepared(calls)

@@ -13,7 +13,7 @@ Operands: TypeAlias = tuple[Array, ...]
 
 
 def uniform(rng: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
-    """Random values in [-1, 1), of complex numbers both parts."""
+    """Return random values in [-1, 1); complex numbers have both parts in this range."""
     elem = element(dtype)
     real = np.float64 if elem.needs_fp64 else np.float32
     values = rng.random((*shape, elem.components), real)

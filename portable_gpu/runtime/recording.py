@@ -231,11 +231,10 @@ class RepeatedSteps:
         result = []
         steps = zip(self._plan.steps, self._plan.located(offsets), strict=True)
         for step, operands in steps:
-            places = tuple([at for _, at in operands])
-            recorded = Recording.of(step.plan, state, places, step.scalars)
-            kernels = Kernels(state, recorded, list(places), step.scalars)
+            step_offsets = tuple([offset for _, offset in operands])
+            recorded = Recording.of(step.plan, state, step_offsets, step.scalars)
+            kernels = Kernels(state, recorded, list(step_offsets), step.scalars)
             temporary = len(offsets)
-            result.append(
-                (kernels, [temporary if whole is None else whole for whole, _ in operands])
-            )
+            indices = [temporary if index is None else index for index, _ in operands]
+            result.append((kernels, indices))
         return result

@@ -253,16 +253,16 @@ class Factor(Closing):
             status = self.engine.in_place(host_status, host_status.nbytes, writable=True)
         else:
             status = state.workspace(numeric.device.pivot_status_bytes)
-        made: list[FactorParts | None] = []
+        parts: list[FactorParts | None] = []
 
         def work() -> None:
             flop = sum(plan.flop for plan in numeric.factorisation)
             monitor = ProgressMonitor(flop, callback, host_status)
-            made.append(self._enqueue(call, views, arena, status, monitor))
+            parts.append(self._enqueue(call, views, arena, status, monitor))
             monitor.wait()
 
         run_to_the_end(state, [host_status], work)
-        return made[0]
+        return parts[0]
 
     def _enqueue(
         self,

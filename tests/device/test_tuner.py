@@ -34,7 +34,7 @@ from portable_gpu.bench.statistics import Statistic
 from portable_gpu.checking.edges import Guarded
 from portable_gpu.cli import main
 from portable_gpu.ops.gemv import variants
-from portable_gpu.ops.gemv.plan import gemv_plan, varying
+from portable_gpu.ops.gemv.plan import gemv_plan, kernel_scalars
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.tuner import search as searching
 from portable_gpu.tuner.edges import edge_checks
@@ -158,7 +158,7 @@ def plant(monkeypatch: pytest.MonkeyPatch, wrong: Policy, wrongly: Callable[[Any
 def drops_a_term_of_odd_sums(plan: Any) -> None:
     """A policy is right for the problem that is timed, and wrong at a tile's edge."""
     (n,) = plan._convert.args
-    plan._convert = partial(varying, n - n % 2)
+    plan._convert = partial(kernel_scalars, n - n % 2)
 
 
 def leaves_the_result_alone(plan: Any) -> None:

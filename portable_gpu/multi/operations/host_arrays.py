@@ -33,15 +33,15 @@ Read = Callable[[Member, int, int], Any]
 
 
 def in_parts(x: Any, axis: int) -> Read:
-    """Return what reads an array of NumPy in parts of an axis."""
+    """Return a function that reads the part of an array of NumPy for a block."""
     return lambda _, start, stop: transfers.part(x, axis, start, stop)
 
 
 def as_whole(group: DeviceGroup, x: Any) -> Read:
-    """Return what reads an array of NumPy as a whole.
+    """Return a function that reads an array of NumPy as a whole, for every block.
 
-    The first block of a device that does not read NumPy's memory copies it there, so that another
-    device can compute the block if the copy fails.
+    On a device that does not read NumPy's memory, the first block makes a copy.  So a failure of
+    the copy is one of that block, which another device can compute.
     """
     copies: dict[Member, Array] = {}
 
@@ -69,7 +69,7 @@ def compute_on_host(
     Args:
         group: The group.
         cut: The blocks of the result.
-        operands: What reads each operand.
+        operands: The function that reads each operand.
         result: The array of NumPy for the result.
         compute: Enqueues the kernels of a block, given its operands, its part of the result, and
             the engine.
@@ -78,7 +78,7 @@ def compute_on_host(
     buffers = {m: _Buffers(m) for m in group.members if not m.engine.maps_host_memory}
 
     def part(member: Member, number: int, start: int, stop: int) -> Callable[[], None]:
-        """Compute a part of a block, and return what stores its result."""
+        """Compute a part of a block; the function that is returned stores its result."""
         target = transfers.part(result, cut.axis, start, stop)
         inputs = [read(member, start, stop) for read in operands]
         own_buffers = buffers.get(member)
@@ -86,10 +86,10 @@ def compute_on_host(
             with recorded_kernels(member, number, on_host=True):
                 compute(inputs, target, member.engine)
             return _store_nothing
-        inputs, into = own_buffers.loaded(inputs, target, reads_result)
+        inputs, device_result = own_buffers.load(inputs, target, reads_result)
         with recorded_kernels(member, number):
-            compute(inputs, into, member.engine)
-        return own_buffers.storing(into, target)
+            compute(inputs, device_result, member.engine)
+        return own_buffers.store_later(device_result, target)
 
     def block(member: Member, number: int) -> Callable[[], None]:
         return part(member, number, *cut.range(number))
@@ -116,10 +116,10 @@ class _Buffers:
         self._buffers: dict[tuple[int, int], Array] = {}
         self._turn = 0
 
-    def loaded(
+    def load(
         self, inputs: Sequence[Any], target: Any, reads_target: bool
     ) -> tuple[list[Any], Array]:
-        """Return the operands of a block on the device, and an array for its result.
+        """Copy the operands of a block to the device; return them, and an array for its result.
 
         Args:
             inputs: Arrays of NumPy, which are copied, or of the device.
@@ -129,9 +129,9 @@ class _Buffers:
         Raises:
             DeviceMemoryError: The device lacks memory for the buffers.
         """
-        into = self._array(len(inputs), target)
+        device_result = self._array(len(inputs), target)
         if reads_target:
-            transfers.upload(self._member, target, into)
+            transfers.upload(self._member, target, device_result)
         arrays = []
         for number, values in enumerate(inputs):
             array = values
@@ -139,13 +139,13 @@ class _Buffers:
                 array = self._array(number, values)
                 transfers.upload(self._member, values, array)
             arrays.append(array)
-        return arrays, into
+        return arrays, device_result
 
-    def storing(self, result: Array, target: Any) -> Callable[[], None]:
-        """Return what copies a result to NumPy after the kernels that are enqueued so far.
+    def store_later(self, result: Array, target: Any) -> Callable[[], None]:
+        """Return a function that copies a result to NumPy, after all kernels enqueued so far.
 
-        The next block uses the other set of buffers.  The block after it uses this set again, so
-        the function must be called before.
+        The next block uses the other set of buffers, and the one after it this set again.  So the
+        function must be called before that one is computed.
         """
         queue = self._member.engine.queue
         done = cl.enqueue_marker(queue)
@@ -159,7 +159,7 @@ class _Buffers:
         return store
 
     def _array(self, number: int, like: Any) -> Array:
-        """Return an array in a buffer, which no command uses."""
+        """Return an array of ``like``'s shape in a buffer of this set, which no command uses."""
         key = self._turn, number
         buffer = self._buffers.get(key)
         if buffer is None or buffer.nbytes < like.nbytes:

@@ -72,7 +72,7 @@ class Cut(NamedTuple):
     """The blocks of the work of a call.
 
     Attributes:
-        axis: The axis that is cut.
+        axis: The axis that is cut into blocks.
         bounds: The first index of each block, and the extent of the axis.
         members: The device of each block.
     """
@@ -159,7 +159,7 @@ def check_out(out: Any, shape: Sequence[int], dtype: Any, inputs: Mapping[str, A
 
 
 def cut_of(arrays: Iterable[Any], ndim: int, shape: Sequence[int]) -> Cut | None:
-    """Return the blocks of the first array that is cut, as blocks of a shape it broadcasts to."""
+    """Return the blocks of the first array that is cut, for a shape to which it is broadcast."""
     for x in arrays:
         if isinstance(x, GroupArray) and x.axis is not None:
             axis = x.axis + ndim - x.ndim
@@ -190,15 +190,14 @@ def blocks_of(x: Any, cut: Cut) -> list[Any]:
 
 
 def copies_of(group: DeviceGroup, x: Any, cut: Cut) -> list[Any]:
-    """Return what each block reads of an operand of which it needs all: the same copies."""
+    """Return, for each block, an operand of which it reads all: the replicated array."""
     return [group.broadcast(x)] * len(cut.members)
 
 
 def on_device(group: DeviceGroup, member: Member, values: Any) -> Array:
-    """Return values on a device: an array of the device as it is, others as a copy.
+    """Return values on a device: its own array, its copy of a replicated array, or a new copy.
 
-    Of a replicated array it is the device's copy.  A block that is computed anew, because its
-    device failed, has operands on that device.
+    A block whose device failed has operands there; they are copied to the device that computes it.
     """
     if isinstance(values, GroupArray):
         return values.copy_on(member)

@@ -104,7 +104,7 @@ def by_copies(
 def _image_copies(
     p: ConvProblem, inside: ConvProblem
 ) -> list[tuple[ElementwiseProblem, Temporary, int]]:
-    """Copies of images before the products, and after them: each with its memory and operand."""
+    """The copies of images before and after the products: each with its memory and its operand."""
     last = p.last
     of_x, of_y = {"forward": (0, last), "input": (last, 0), "weight": (0, 1)}[p.direction]
     candidates = []
@@ -175,8 +175,8 @@ def taken_products(p: ConvProblem, target: Target, table: TuningTable) -> list[W
     if not whole or not all(by_residue):
         return [at_once] if whole else products
     costs = DeviceCosts.of("device", target)
-    if _leaves_places(p, products):
-        by_residue.append(elementwise_variants(_clear(p), target, table))
+    if _has_empty_sums(p, products):
+        by_residue.append(elementwise_variants(_fill(p), target, table))
     seconds = sum(best_of(variants, target).seconds(costs) for variants in by_residue)
     return [at_once] if best_of(whole, target).seconds(costs) < seconds else products
 
@@ -192,9 +192,9 @@ def bind_products(engine: Engine, problem: ConvProblem) -> Plan:
     steps = []
     weight = problem.direction == "weight"
     last = problem.last
-    if _leaves_places(problem, products):
-        cleared = _clear(problem)
-        plan = bind_best(engine, elementwise_variants(cleared, engine.target, engine.table))
+    if _has_empty_sums(problem, products):
+        filled = _fill(problem)
+        plan = bind_best(engine, elementwise_variants(filled, engine.target, engine.table))
         steps.append(Step(plan, (*([2] if problem.bias is not None else []), last)))
     for number, item in enumerate(products):
         copy = _copy(problem, item)
@@ -235,7 +235,7 @@ def _copy(p: ConvProblem, item: WindowProduct) -> ElementwiseProblem | None:
 
 
 def _from_packed(p: ConvProblem, packed: PackedCopy) -> ElementwiseProblem:
-    """The copy of a result to where it belongs."""
+    """The copy of a packed result to its places in the result array."""
     return moved(p.elem, packed.extents, contiguous_strides(packed.extents), packed.strides)
 
 
@@ -243,16 +243,16 @@ def _copies(p: ConvProblem, products: Sequence[WindowProduct]) -> list[Elementwi
     """All elementwise kernels before the products."""
     copies = [copy for item in products if (copy := _copy(p, item)) is not None]
     copies += [_from_packed(p, item.packed_result) for item in products if item.packed_result]
-    return [_clear(p), *copies] if _leaves_places(p, products) else copies
+    return [_fill(p), *copies] if _has_empty_sums(p, products) else copies
 
 
-def _leaves_places(p: ConvProblem, products: Sequence[WindowProduct]) -> bool:
-    """Whether nothing contributes to some places of the result."""
+def _has_empty_sums(p: ConvProblem, products: Sequence[WindowProduct]) -> bool:
+    """Whether some places of the result have sums without terms."""
     return sum(len(item.problem.k_parts) or 1 for item in products) < residues(p)
 
 
-def _clear(p: ConvProblem) -> ElementwiseProblem:
-    """The value of places of x to which nothing contributes: zero, or the bias."""
+def _fill(p: ConvProblem) -> ElementwiseProblem:
+    """The kernel that sets x to the value of an empty sum: zero, or the bias."""
     extents = (p.batch, p.channels, *p.x_size)
     strides = (p.x.outer, p.x.channel, *p.x.space)
     if p.bias is None:

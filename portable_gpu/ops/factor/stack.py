@@ -13,7 +13,7 @@ from portable_gpu.runtime.views import Shape, View
 
 @dataclass(frozen=True)
 class Matrix:
-    """The last two axes of a view, and its others as a stack.
+    """A view as a stack of matrices, whose rows and columns are its last two axes.
 
     Attributes:
         view: The view.
@@ -32,25 +32,31 @@ class Matrix:
         return (columns, rows) if self.trans else (rows, columns)
 
     @property
-    def _steps(self) -> list[int]:
-        steps = list(self.view.strides[-2:])
-        return steps[::-1] if self.trans else steps
+    def _strides(self) -> list[int]:
+        """The strides of rows and columns."""
+        strides = list(self.view.strides[-2:])
+        return strides[::-1] if self.trans else strides
 
-    def operand(self, batch: Sequence[int]) -> Operand:
-        """Return the operand, given the strides of the batch axes."""
-        row, col = self._steps
+    def operand(self, batch_strides: Sequence[int]) -> Operand:
+        """Return the operand of a product, given the strides of the batch axes."""
+        row, col = self._strides
         elem = element(self.view.dtype)
         return Operand(
-            elem, row, col, tuple(batch), self.conj and elem.complex, self._alignment(batch)
+            elem,
+            row,
+            col,
+            tuple(batch_strides),
+            self.conj and elem.complex,
+            self._alignment(batch_strides),
         )
 
-    def _alignment(self, batch: Sequence[int]) -> int:
-        row, col = self._steps
-        size = self.view.dtype.itemsize
-        across = row if abs(col) == 1 else col
-        steps = (across, *batch)
-        nbytes = math.gcd(self.view.alignment, 16, *(abs(s) * size for s in steps))
-        return nbytes & -nbytes
+    def _alignment(self, batch_strides: Sequence[int]) -> int:
+        """The power of two, at most 16, that divides the addresses of all rows (or columns)."""
+        row, col = self._strides
+        itemsize = self.view.dtype.itemsize
+        strides = (row if abs(col) == 1 else col, *batch_strides)
+        nbytes = math.gcd(self.view.alignment, 16, *(abs(s) * itemsize for s in strides))
+        return nbytes & -nbytes  # the lowest bit
 
 
 def stacked(matrices: Sequence[Matrix], batch: Shape) -> tuple[Shape, list[Operand]]:
@@ -67,23 +73,26 @@ def stacked(matrices: Sequence[Matrix], batch: Shape) -> tuple[Shape, list[Opera
     for axis, extent in enumerate(batch):
         if extent == 1:
             continue
-        follows = extents and all(
-            steps[-1] == step[axis] * extent for steps, step in zip(merged, strides, strict=True)
-        )
-        if follows:
+        axis_strides = [of_matrix[axis] for of_matrix in strides]
+        if extents and all(
+            outer[-1] == inner * extent for outer, inner in zip(merged, axis_strides, strict=True)
+        ):
             extents[-1] *= extent
+            for outer, inner in zip(merged, axis_strides, strict=True):
+                outer[-1] = inner
         else:
             extents.append(extent)
-        for steps, step in zip(merged, strides, strict=True):
-            steps[-1 if follows else len(steps) :] = [step[axis]]
+            for outer, inner in zip(merged, axis_strides, strict=True):
+                outer.append(inner)
     return tuple(extents), [
-        matrix.operand(steps) for matrix, steps in zip(matrices, merged, strict=True)
+        matrix.operand(of_matrix) for matrix, of_matrix in zip(matrices, merged, strict=True)
     ]
 
 
 def _broadcast(view: View, batch: Shape) -> list[int]:
+    """Return the strides of the batch axes; 0 for axes that a view lacks or repeats."""
     batch_extents, strides = view.shape[:-2], view.strides[:-2]
     missing = len(batch) - len(batch_extents)
     return [0] * missing + [
-        0 if extent == 1 else step for extent, step in zip(batch_extents, strides, strict=True)
+        0 if extent == 1 else stride for extent, stride in zip(batch_extents, strides, strict=True)
     ]

@@ -34,22 +34,22 @@ def gemv_plan(engine: Engine, problem: GemvProblem, kernel: GemvKernel) -> OneLa
             constants |= {"partial": None, "counters": None}
     if target.is_cpu:
         constants["block_size"] = kernel.block_size
-    move_a, move_x, move_y = p.shifts
+    shift_a, shift_x, shift_y = p.shifts
     return OneLaunch(
         engine, kernel.specialization(target), f"gemv_{kernel.template}", constants,
         ["a", "x", *extras, "y"], (kernel.blocks * kernel.parts * kernel.group_size,),
-        (kernel.group_size,), starts=(move_a, move_x, *(0 for _ in extras), move_y),
-        scalars=VARYING, convert=partial(varying, p.n),
+        (kernel.group_size,), starts=(shift_a, shift_x, *(0 for _ in extras), shift_y),
+        scalars=SCALARS, convert=partial(kernel_scalars, p.n),
         counters=kernel.blocks if kernel.parts > 1 else 0, partials=kernel.partial_bytes,
         flop=p.flop, nbytes=p.bytes,
     )  # fmt: skip
 
 
-#: The scalars of kernels of products with vectors that differ from call to call.
-VARYING = {"n": 0, "alpha": 1, "beta": 0, "reads_y": 0}
+#: The scalars of the kernels that differ from call to call, with their default values.
+SCALARS = {"n": 0, "alpha": 1, "beta": 0, "reads_y": 0}
 
 
-def varying(n: int, scalars: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return :data:`VARYING` of alpha and beta, for sums of n terms."""
+def kernel_scalars(n: int, scalars: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return the values of :data:`SCALARS` for alpha and beta, and sums of n terms."""
     alpha, beta = scalars
     return n if alpha else 0, alpha, beta, 1 if beta else 0

@@ -13,7 +13,7 @@ from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.dtypes import Element
 from portable_gpu.ops.gemm.operands import as_given, extras, strides
 from portable_gpu.ops.gemm.problem import GemmProblem
-from portable_gpu.ops.gemv.plan import VARYING, varying
+from portable_gpu.ops.gemv.plan import SCALARS, kernel_scalars
 from portable_gpu.ops.one_launch import OneLaunch
 from portable_gpu.ops.variant import Variant
 from portable_gpu.runtime.engine import Engine
@@ -260,7 +260,7 @@ def skinny_plan(engine: Engine, problem: GemmProblem, kernel: SkinnyKernel) -> O
     size = kernel.row.policy.group_size
     return OneLaunch(
         engine, kernel.spec, "gemm_skinny", constants, as_given(("w", "x", "y", *arrays)),
-        (kernel.blocks * kernel.parts * size,), (size,), scalars=VARYING,
-        convert=partial(varying, p.k), counters=kernel.blocks if kernel.parts > 1 else 0,
+        (kernel.blocks * kernel.parts * size,), (size,), scalars=SCALARS,
+        convert=partial(kernel_scalars, p.k), counters=kernel.blocks if kernel.parts > 1 else 0,
         partials=kernel.partial_bytes, flop=p.flop, nbytes=p.bytes,
     )  # fmt: skip

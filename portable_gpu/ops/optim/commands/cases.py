@@ -44,7 +44,7 @@ def operands(case: Case, inputs: Operands) -> Operands:
 
 
 def call(case: Case, on_host: bool) -> PublicCall:
-    """Return the call of this library; each makes a step from where the one before it ended."""
+    """Return the call of this library.  It changes the arrays, so each call makes the next step."""
     options: dict[str, Any] = {"lr": _LR, "momentum": _MOMENTUM}
     if _is_adam(case):
         options = {"lr": _LR, "step": 1, "betas": _BETAS, "eps": _EPS}
@@ -77,5 +77,5 @@ def oracle(case: Case, inputs: Operands) -> Oracle:
     param, grad = (item.astype(np.float64) for item in inputs[:2])
     change = grad / (np.abs(grad) + _EPS) if _is_adam(case) else grad
     expected, dtype = param - _LR * change, dtype_of(case.dtype)
-    size = np.abs(param) + 16 * _LR
-    return within(expected, 8 * unit(dtype) * size + 2 * rounding(dtype) * size)
+    magnitude = np.abs(param) + 16 * _LR
+    return within(expected, (8 * unit(dtype) + 2 * rounding(dtype)) * magnitude)
