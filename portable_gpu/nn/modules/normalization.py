@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -234,8 +234,63 @@ class InstanceNorm3d(_InstanceNorm):
     _ranks = (4, 5)
 
 
-class LayerNorm(_Normalization):
+class _OfRows(_Normalization):
+    """The base of normalisations of rows, whose statistics are of the input alone."""
+
+    #: The function, which also returns the statistics, and its gradient.
+    _pair: ClassVar[tuple[Any, Any]]
+    #: The names of the parameters that the functions take.
+    _parameters: ClassVar[tuple[str, ...]] = ("weight", "bias")
+    eps: float | None
+
+    def _extent(self) -> Any:
+        """What the functions take after the input: the shape of a row, or the groups."""
+        raise NotImplementedError
+
+    def _listed(self) -> list[ModuleParameter | None]:
+        return [getattr(self, name) for name in self._parameters]
+
+    def forward(self, input: Any) -> Any:
+        """Normalise each row."""
+        data = map(_data, self._listed())
+        result, *statistics = self._pair[0](input, self._extent(), *data, self.eps)
+        self._saved = input, statistics
+        return result
+
+    def backward(self, grad_output: Any) -> Any:
+        """Compute the gradient of the input, and add those of the parameters."""
+        ((x, statistics),) = self._from_forward("_saved")
+        parameters = self._listed()
+
+        def compute(out: Any) -> Any:
+            arguments = grad_output, x, self._extent(), *statistics, *map(_data, parameters)
+            return self._pair[1](*arguments, out=out)
+
+        return add_grads(tuple(parameters), compute)
+
+
+class _OfLastAxes(_OfRows):
+    """The base of normalisations of the last axes, whose parameters have their shape."""
+
+    def _set_up(
+        self, normalized_shape: Any, is_affine: Any, bias: Any, dtype: Any, engine: Any
+    ) -> None:
+        """Check the arguments of a constructor, and make the parameters."""
+        listed = normalized_shape if isinstance(normalized_shape, (tuple, list)) else None
+        self.normalized_shape = tuple(
+            positive(extent, "normalized_shape") for extent in listed or (normalized_shape,)
+        )
+        affine = flag(is_affine, "elementwise_affine")
+        self._make(self.normalized_shape, dtype, engine, affine, affine and flag(bias, "bias"))
+
+    def _extent(self) -> Any:
+        return self.normalized_shape
+
+
+class LayerNorm(_OfLastAxes):
     """As ``torch.nn.LayerNorm``; see ``nn.layer_norm``."""
+
+    _pair = functions.native_layer_norm, functions.layer_norm_backward
 
     def __init__(
         self,
@@ -248,39 +303,14 @@ class LayerNorm(_Normalization):
         engine: Engine | None = None,
     ) -> None:
         """Take torch's arguments; the weight is 1, the bias 0."""
-        listed = normalized_shape if isinstance(normalized_shape, (tuple, list)) else None
-        self.normalized_shape = tuple(
-            positive(extent, "normalized_shape") for extent in listed or (normalized_shape,)
-        )
         self.eps = real_number(eps, "eps")
-        is_affine = flag(elementwise_affine, "elementwise_affine")
-        has_bias = is_affine and flag(bias, "bias")
-        self._make(self.normalized_shape, dtype, engine, is_affine, has_bias)
-
-    def forward(self, input: Any) -> Any:
-        """Normalise the last axes."""
-        result, mean, rstd = functions.native_layer_norm(
-            input, self.normalized_shape, _data(self.weight), _data(self.bias), self.eps
-        )
-        self._saved = input, mean, rstd
-        return result
-
-    def backward(self, grad_output: Any) -> Any:
-        """Compute the gradient of the input, and add those of weight and bias."""
-        (saved,) = self._from_forward("_saved")
-        x, mean, rstd = saved
-        weight, bias, shape = self.weight, self.bias, self.normalized_shape
-
-        def compute(out: Any) -> Any:
-            return functions.layer_norm_backward(
-                grad_output, x, shape, mean, rstd, _data(weight), _data(bias), out=out
-            )
-
-        return add_grads((weight, bias), compute)
+        self._set_up(normalized_shape, elementwise_affine, bias, dtype, engine)
 
 
-class GroupNorm(_Normalization):
+class GroupNorm(_OfRows):
     """As ``torch.nn.GroupNorm``; see ``nn.group_norm``."""
+
+    _pair = functions.native_group_norm, functions.group_norm_backward
 
     def __init__(
         self,
@@ -299,30 +329,15 @@ class GroupNorm(_Normalization):
         shape = (positive(num_channels, "num_channels"),)
         self._make(shape, dtype, engine, is_affine, is_affine and flag(bias, "bias"))
 
-    def forward(self, input: Any) -> Any:
-        """Normalise each group of channels."""
-        result, mean, rstd = functions.native_group_norm(
-            input, self.num_groups, _data(self.weight), _data(self.bias), self.eps
-        )
-        self._saved = input, mean, rstd
-        return result
-
-    def backward(self, grad_output: Any) -> Any:
-        """Compute the gradient of the input, and add those of weight and bias."""
-        (saved,) = self._from_forward("_saved")
-        x, mean, rstd = saved
-        weight, bias = self.weight, self.bias
-
-        def compute(out: Any) -> Any:
-            return functions.group_norm_backward(
-                grad_output, x, self.num_groups, mean, rstd, _data(weight), _data(bias), out=out
-            )
-
-        return add_grads((weight, bias), compute)
+    def _extent(self) -> Any:
+        return self.num_groups
 
 
-class RMSNorm(_Normalization):
+class RMSNorm(_OfLastAxes):
     """As ``torch.nn.RMSNorm``; see ``nn.rms_norm``."""
+
+    _pair = functions.native_rms_norm, functions.rms_norm_backward
+    _parameters = ("weight",)
 
     def __init__(
         self,
@@ -334,28 +349,5 @@ class RMSNorm(_Normalization):
         engine: Engine | None = None,
     ) -> None:
         """Take torch's arguments; the weight is 1."""
-        listed = normalized_shape if isinstance(normalized_shape, (tuple, list)) else None
-        self.normalized_shape = tuple(
-            positive(extent, "normalized_shape") for extent in listed or (normalized_shape,)
-        )
         self.eps = None if eps is None else real_number(eps, "eps")
-        is_affine = flag(elementwise_affine, "elementwise_affine")
-        self._make(self.normalized_shape, dtype, engine, is_affine, False)
-
-    def forward(self, input: Any) -> Any:
-        """Normalise the last axes by their root mean square."""
-        shape = self.normalized_shape
-        result, rstd = functions.native_rms_norm(input, shape, _data(self.weight), self.eps)
-        self._saved = input, rstd
-        return result
-
-    def backward(self, grad_output: Any) -> Any:
-        """Compute the gradient of the input, and add that of the weight."""
-        (saved,) = self._from_forward("_saved")
-        x, rstd = saved
-        weight, shape = self.weight, self.normalized_shape
-
-        def compute(out: Any) -> Any:
-            return functions.rms_norm_backward(grad_output, x, shape, rstd, _data(weight), out=out)
-
-        return add_grads((weight,), compute)
+        self._set_up(normalized_shape, elementwise_affine, False, dtype, engine)

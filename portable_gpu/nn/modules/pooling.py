@@ -13,6 +13,8 @@ class _Pooling(Module):
     """The base of poolings: the function of a number of axes, and its options by torch's names."""
 
     _name: ClassVar[str]
+    #: Whether the gradient takes the options, too.
+    _same_options: ClassVar[bool] = True
 
     def __init__(self, **options: Any) -> None:
         self._options = options
@@ -26,12 +28,33 @@ class _Pooling(Module):
     def backward(self, grad_output: Any) -> Any:
         """Compute the gradient of the input."""
         (shape,) = self._from_forward("_shape")
-        gradient = getattr(pooling, f"{self._name}_backward")
-        return gradient(grad_output, shape, **self._options)
+        return self._gradient(grad_output, shape)
+
+    def _gradient(self, *arguments: Any) -> Any:
+        options = self._options if self._same_options else {}
+        return getattr(pooling, f"{self._name}_backward")(*arguments, **options)
 
 
-class _Largest(_Pooling):
-    """The base of poolings of largest elements, which keep the indices."""
+class _WithIndices(_Pooling):
+    """The base of poolings that keep the indices of the largest elements."""
+
+    return_indices: bool
+
+    def forward(self, input: Any) -> Any:
+        """Compute the largest elements."""
+        function = getattr(pooling, self._name)
+        result, indices = function(input, return_indices=True, **self._options)
+        self._shape, self._indices = input.shape, indices
+        return (result, indices) if self.return_indices else result
+
+    def backward(self, grad_output: Any) -> Any:
+        """Compute the gradient of the input."""
+        shape, indices = self._from_forward("_shape", "_indices")
+        return self._gradient(grad_output, indices, shape)
+
+
+class _Largest(_WithIndices):
+    """The base of poolings of the largest elements of windows."""
 
     def __init__(
         self,
@@ -48,19 +71,6 @@ class _Largest(_Pooling):
             kernel_size=kernel_size, stride=stride, padding=padding, dilation=dilation,
             ceil_mode=ceil_mode,
         )  # fmt: skip
-
-    def forward(self, input: Any) -> Any:
-        """Compute the largest element of each window."""
-        function = getattr(pooling, self._name)
-        result, indices = function(input, return_indices=True, **self._options)
-        self._shape, self._indices = input.shape, indices
-        return (result, indices) if self.return_indices else result
-
-    def backward(self, grad_output: Any) -> Any:
-        """Compute the gradient of the input."""
-        shape, indices = self._from_forward("_shape", "_indices")
-        gradient = getattr(pooling, f"{self._name}_backward")
-        return gradient(grad_output, indices, shape, **self._options)
 
 
 class MaxPool1d(_Largest):
@@ -137,16 +147,12 @@ class AvgPool3d(_MeanOrSum):
 class _Adaptive(_Pooling):
     """The base of poolings to a given size."""
 
+    _same_options = False
+
     def __init__(self, output_size: Any) -> None:
         """Take the size of the result."""
-        super().__init__()
+        super().__init__(output_size=output_size)
         self.output_size = output_size
-
-    def forward(self, input: Any) -> Any:
-        """Compute the means."""
-        result = getattr(pooling, self._name)(input, self.output_size)
-        self._shape = input.shape
-        return result
 
 
 class AdaptiveAvgPool1d(_Adaptive):
@@ -167,24 +173,13 @@ class AdaptiveAvgPool3d(_Adaptive):
     _name = "adaptive_avg_pool3d"
 
 
-class _AdaptiveLargest(_Adaptive):
+class _AdaptiveLargest(_WithIndices, _Adaptive):
     """The base of poolings of largest elements to a given size."""
 
     def __init__(self, output_size: Any, return_indices: bool = False) -> None:
         """Take the size; with ``return_indices`` indices follow the result."""
         super().__init__(output_size)
         self.return_indices = flag(return_indices, "return_indices")
-
-    def forward(self, input: Any) -> Any:
-        """Compute the largest elements."""
-        result, indices = getattr(pooling, self._name)(input, self.output_size, True)
-        self._shape, self._indices = input.shape, indices
-        return (result, indices) if self.return_indices else result
-
-    def backward(self, grad_output: Any) -> Any:
-        """Compute the gradient of the input."""
-        shape, indices = self._from_forward("_shape", "_indices")
-        return getattr(pooling, f"{self._name}_backward")(grad_output, indices, shape)
 
 
 class AdaptiveMaxPool1d(_AdaptiveLargest):
