@@ -46,7 +46,6 @@ LATER = (
     "portable_gpu/cli/first_calls.py",
     "portable_gpu/cli/multi.py",
     "portable_gpu/cli/transfer.py",
-    "portable_gpu/cli/verdicts.py",
     "portable_gpu/codegen/complex_terms.py",
     "portable_gpu/codegen/names.py",
     "portable_gpu/codegen/syntax.py",

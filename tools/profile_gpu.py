@@ -26,8 +26,7 @@ import pyopencl as cl
 import pyopencl.array as cla
 
 from portable_gpu import Engine
-from portable_gpu.bench.cases import cases
-from portable_gpu.bench.operands import operands
+from portable_gpu.bench.cases import cases, operands
 from portable_gpu.ops.registry import BENCHMARKS
 from portable_gpu.ops.sizes import parse_sizes
 from portable_gpu.runtime.launch import Launch

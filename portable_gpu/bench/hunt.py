@@ -17,9 +17,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from portable_gpu.bench.cases import cases
+from portable_gpu.bench.cases import cases, oracle
 from portable_gpu.bench.measure import Contender, Remark, checked, left_out
-from portable_gpu.bench.oracle import oracle
 from portable_gpu.bench.peers import Ours, Peer
 from portable_gpu.bench.revisions import Revision
 from portable_gpu.bench.timing import Timed, calls_a_turn, warm_up

@@ -9,8 +9,7 @@ from portable_gpu.bench.clblast import CLBlastPeer
 from portable_gpu.bench.frameworks import CuPyPeer, TorchPeer
 from portable_gpu.bench.peers import NumPyPeer, Peer, PyOpenCLPeer
 from portable_gpu.bench.revisions import PREFIX, opened
-from portable_gpu.bench.transforms import PyFFTWPeer, SciPyPeer
-from portable_gpu.bench.vkfft import PyVkFFTPeer
+from portable_gpu.bench.transforms import PyFFTWPeer, PyVkFFTPeer, SciPyPeer
 from portable_gpu.errors import UnsupportedError
 from portable_gpu.runtime.engine import Engine
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyopencl.array as cla
 
-from portable_gpu.bench.cases import EVERY, cases
+from portable_gpu.bench.cases import EVERY, cases, oracle
 from portable_gpu.bench.measure import (
     BUDGET,
     Bench,
@@ -17,7 +17,6 @@ from portable_gpu.bench.measure import (
     Remark,
     alternate,
 )
-from portable_gpu.bench.oracle import oracle
 from portable_gpu.bench.peers import Ours
 from portable_gpu.bench.queued import Queued
 from portable_gpu.bench.statistics import Statistic

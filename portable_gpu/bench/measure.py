@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from math import sqrt
 from typing import Protocol
 
-from portable_gpu.bench.operands import copies, operands
-from portable_gpu.bench.oracle import oracle
+from portable_gpu.bench.cases import copies, operands, oracle
 from portable_gpu.bench.peers import Ours, Peer
 from portable_gpu.bench.revisions import Revision
 from portable_gpu.bench.statistics import Statistic

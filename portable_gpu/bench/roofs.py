@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pyopencl as cl
 
+from portable_gpu.bench.cases import operands
 from portable_gpu.bench.measure import Row, alternate
-from portable_gpu.bench.operands import operands
 from portable_gpu.bench.peers import Ours
 from portable_gpu.bench.statistics import Statistic
 from portable_gpu.bench.timing import Prepared, calls_a_turn, warm_up

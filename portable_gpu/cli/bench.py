@@ -25,8 +25,9 @@ from portable_gpu.cli.bench_tables import (
     table_of_ladder,
     table_of_means,
     table_of_rows,
+    verdicts,
 )
-from portable_gpu.cli.console import Console
+from portable_gpu.cli.console import Console, path_of
 from portable_gpu.cli.dispatch import dispatch
 from portable_gpu.cli.files import replacing, write_json
 from portable_gpu.cli.first_calls import first_calls_of
@@ -40,11 +41,9 @@ from portable_gpu.cli.options import (
     peers_of,
     words,
 )
-from portable_gpu.cli.path import path_of
 from portable_gpu.cli.progress import with_progress
 from portable_gpu.cli.sparse import sparse
 from portable_gpu.cli.transfer import transfer
-from portable_gpu.cli.verdicts import verdicts
 from portable_gpu.errors import ArgumentError
 from portable_gpu.ops.case import Case
 from portable_gpu.ops.sizes import SYNTAX, parse_sizes

@@ -15,10 +15,9 @@ from portable_gpu.bench.builders import Builders
 from portable_gpu.bench.calibration import Calibrated
 from portable_gpu.bench.calibration import calibrate as measure
 from portable_gpu.bench.noise import Listener
-from portable_gpu.cli.budget import seconds_of
 from portable_gpu.cli.console import Console, plain_table
 from portable_gpu.cli.files import write_json
-from portable_gpu.cli.options import DeviceOption, JSONOption
+from portable_gpu.cli.options import DeviceOption, JSONOption, seconds_of
 from portable_gpu.errors import PortableGPUError
 from portable_gpu.runtime.calibrated import versions
 from portable_gpu.runtime.engine import Engine

@@ -8,6 +8,8 @@ from typing import Any, NoReturn
 import rich.console
 from rich.table import Table
 
+from portable_gpu.targets import Target
+
 
 def plain_table(*headings: str, **options: Any) -> Table:
     """A table without frames: their columns are needed for figures.
@@ -45,3 +47,12 @@ class Console(rich.console.Console):
     def on_broken_pipe(self) -> NoReturn:
         """Raise it; rich would end the process, with what a command still had to write."""
         raise BrokenPipeError
+
+
+def path_of(target: Target) -> str:
+    """``class nvidia, lanes exchange by warp_shuffle, sub-group of 32``."""
+    forced = " (forced)" if target.forced else ""
+    size = target.subgroup_size
+    group = "a work-item is its own sub-group" if size == 1 else f"sub-groups of {size}"
+    step = ", in lock-step" if target.lockstep else ""
+    return f"class {target.device_class}{forced}, exchange {target.exchange}, {group}{step}"

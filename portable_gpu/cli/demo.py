@@ -5,9 +5,9 @@ from __future__ import annotations
 from importlib.util import find_spec
 from pathlib import Path
 
+from portable_gpu.cli.console import path_of
 from portable_gpu.cli.files import replacing
 from portable_gpu.cli.options import DeviceOption, PictureOption
-from portable_gpu.cli.path import path_of
 from portable_gpu.errors import PortableGPUError, how_to_install
 
 

@@ -22,7 +22,6 @@ from portable_gpu.bench.dispatch import (
 )
 from portable_gpu.bench.noise import Listener
 from portable_gpu.bench.report import BenchReport
-from portable_gpu.cli.budget import seconds_of
 from portable_gpu.cli.console import Console, plain_table
 from portable_gpu.cli.files import write_json
 from portable_gpu.cli.options import (
@@ -31,6 +30,7 @@ from portable_gpu.cli.options import (
     JSONOption,
     SeedOption,
     ShapesOption,
+    seconds_of,
     words,
 )
 from portable_gpu.cli.progress import with_progress

@@ -28,7 +28,7 @@ from portable_gpu.bench.measure import Remark
 from portable_gpu.bench.noise import Listener
 from portable_gpu.bench.report import BenchReport
 from portable_gpu.bench.worker_pool import WorkerPool
-from portable_gpu.cli.budget import seconds_of
+from portable_gpu.cli.bench_tables import verdicts
 from portable_gpu.cli.console import Console, plain_table
 from portable_gpu.cli.files import replacing, write_json
 from portable_gpu.cli.options import (
@@ -39,10 +39,10 @@ from portable_gpu.cli.options import (
     SeedOption,
     ShapesOption,
     peers_of,
+    seconds_of,
     words,
 )
 from portable_gpu.cli.progress import with_progress
-from portable_gpu.cli.verdicts import verdicts
 from portable_gpu.errors import ArgumentError, PortableGPUError
 from portable_gpu.ops.case import Case
 from portable_gpu.runtime.engine import Engine

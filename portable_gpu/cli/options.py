@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -130,3 +131,20 @@ def names_of_peers(
             "or none"
         )
     return names
+
+
+_BUDGET = re.compile(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?")
+
+
+def seconds_of(budget: str) -> float:
+    """The seconds of ``1h30m``.
+
+    Raises:
+        ArgumentError: It is not a time, or 0.
+    """
+    match = _BUDGET.fullmatch(budget)
+    hours, minutes, seconds = (int(part or 0) for part in match.groups()) if match else (0, 0, 0)
+    total = 3600 * hours + 60 * minutes + seconds
+    if not total:
+        raise ArgumentError(f"--budget has {budget!r}; a time is like 90s, 10m or 1h30m")
+    return total

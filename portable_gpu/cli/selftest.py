@@ -10,10 +10,9 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from portable_gpu.cli.console import Console
+from portable_gpu.cli.console import Console, path_of
 from portable_gpu.cli.files import write_json
 from portable_gpu.cli.options import DeviceOption, JSONOption
-from portable_gpu.cli.path import path_of
 from portable_gpu.cli.progress import progress_bar
 from portable_gpu.errors import ArgumentError
 from portable_gpu.runtime.engine import Engine

@@ -12,11 +12,9 @@ from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bar
 from rich.table import Table
 
-from portable_gpu.cli.budget import seconds_of
-from portable_gpu.cli.console import Console, plain_table
+from portable_gpu.cli.console import Console, path_of, plain_table
 from portable_gpu.cli.files import replacing
-from portable_gpu.cli.options import BudgetOption, DeviceOption, PlotOption
-from portable_gpu.cli.path import path_of
+from portable_gpu.cli.options import BudgetOption, DeviceOption, PlotOption, seconds_of
 from portable_gpu.errors import ArgumentError, PortableGPUError, how_to_install
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.tuner.jobs import TUNED, TuningJob, jobs

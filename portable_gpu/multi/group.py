@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
@@ -21,8 +22,8 @@ from portable_gpu.multi.choose import chosen_devices
 from portable_gpu.multi.member import DEVICE_ERRORS, Member
 from portable_gpu.multi.operations.operands import axis_of, check_parts
 from portable_gpu.multi.partition import block_bounds, owners
-from portable_gpu.multi.shares import measured_shares
 from portable_gpu.multi.timeline import Recorder, Timeline, current_call
+from portable_gpu.ops.gemm import gemm
 from portable_gpu.runtime import fork
 from portable_gpu.runtime.array import DEVICE_KINDS, Array
 from portable_gpu.runtime.closing import Closing
@@ -485,3 +486,46 @@ def _checked_shares(shares: Any, count: int) -> tuple[float, ...]:
             f"shares is {shown(shares)}; expected {count} numbers of at least 0, not all 0"
         )
     return tuple(number / sum(numbers) for number in numbers)
+
+
+#: The size of the product that is timed.
+_SIZE = 768
+_TURNS = 3
+
+
+# -- the parts of an array that devices of different speed get
+
+
+def measured_shares(members: Sequence[Member]) -> tuple[float, ...]:
+    """Return the shares of devices: equal ones of one kind, else by their speed, one after another.
+
+    Two devices are of one kind if they have the same name, driver and number of compute units.
+    """
+    kinds = {_kind(member) for member in members}
+    if len(kinds) == 1:
+        return (1.0 / len(members),) * len(members)
+    known: dict[tuple[str, str, int], float] = {}
+    for member in members:
+        kind = _kind(member)
+        if kind not in known:
+            known[kind] = 1.0 / _seconds(member)
+    rates = [known[_kind(member)] for member in members]
+    return tuple(rate / sum(rates) for rate in rates)
+
+
+def _kind(member: Member) -> tuple[str, str, int]:
+    facts = member.engine.target.facts
+    return facts.name, facts.driver_version, facts.compute_units
+
+
+def _seconds(member: Member) -> float:
+    """Return the least time of a product of float32."""
+    a, b = (member.empty((_SIZE, _SIZE), np.float32).fill(1) for _ in range(2))
+    c = member.empty((_SIZE, _SIZE), np.float32)
+    times = []
+    for _ in range(1 + _TURNS):
+        begin = time.perf_counter()
+        gemm(a, b, out=c, engine=member.engine)
+        member.finish()
+        times.append(time.perf_counter() - begin)
+    return min(times[1:])

@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from math import exp, log
 from statistics import fmean
 from typing import Any, Protocol
 
+from portable_gpu.bench.cases import oracle
 from portable_gpu.bench.measure import Bench, Contestant, alternate, ratios
-from portable_gpu.bench.oracle import oracle
 from portable_gpu.bench.peers import Ours
 from portable_gpu.bench.statistics import Statistic
 from portable_gpu.bench.timing import calls_a_turn
+from portable_gpu.checking.check import Check
 from portable_gpu.checking.operands import Operands
 from portable_gpu.checking.oracle import Oracle
+from portable_gpu.dtypes import dtype_of
 from portable_gpu.errors import PortableGPUError
 from portable_gpu.ops.case import Case
+from portable_gpu.ops.registry import FAMILY_OF
 from portable_gpu.runtime.disk_cache import DiskCache
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.program import ProgramCache
 from portable_gpu.targets import Target
-from portable_gpu.tuner.edges import edge_checks
-from portable_gpu.tuner.jobs import TuningJob
+from portable_gpu.tuner.jobs import TUNED, TuningJob
 from portable_gpu.tuning.policy import TunedPolicy
 from portable_gpu.tuning.table import PolicyRow, RowKey, TuningTable
 
@@ -233,3 +236,16 @@ def _by_turns(first: Contestant, second: Contestant, turns: int) -> tuple[list[f
 def _was_used(engine: Engine) -> bool:
     tables = [item.table for item in (engine, engine.caller) if item is not None]
     return any(isinstance(table, Pinned) and table.used for table in tables)
+
+
+def edge_checks(job: TuningJob, policy: TunedPolicy) -> Iterator[Check]:
+    """The checks of a policy for the problems of a job, in each of their dtypes and families.
+
+    Checks of the kernel's own family run before those of other families that use the row: flat
+    products of gemm may use a row of gemv.
+    """
+    tile = policy.edges(job.elem.itemsize)
+    family = next(name for name in TUNED if f"{job.key.kernel}_".startswith(f"{name}_"))
+    served = [(name, c.dtype) for c in job.cases for name in (family, FAMILY_OF[c.operation])]
+    for name, dtype in dict.fromkeys(served):
+        yield from TUNED[name].edge_checks(tile, dtype_of(dtype), job.cases)

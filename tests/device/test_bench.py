@@ -21,13 +21,11 @@ from sampling import compile_fast
 import portable_gpu
 from portable_gpu.bench import dispatch, roofs, timing, worker_pool
 from portable_gpu.bench.altered import Altered
-from portable_gpu.bench.cases import cases
+from portable_gpu.bench.cases import cases, operands, oracle
 from portable_gpu.bench.hunt import Hunt, HuntRow, Trial, kinds, random_cases, revision_rows
 from portable_gpu.bench.known_peers import open_peers, registry
 from portable_gpu.bench.ladder import CLIMBED, LadderTimes, climb, ladders
 from portable_gpu.bench.measure import Bench, Remark, Row
-from portable_gpu.bench.operands import operands
-from portable_gpu.bench.oracle import oracle
 from portable_gpu.bench.peers import NumPyPeer, Ours, PyOpenCLPeer
 from portable_gpu.bench.queued import Queued
 from portable_gpu.bench.roofs import measure_roofs

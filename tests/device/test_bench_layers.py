@@ -10,9 +10,7 @@ import pyopencl as cl
 import pytest
 
 from portable_gpu.bench import dispatch, roofs, timing
-from portable_gpu.bench.cases import LAYERS, cases
-from portable_gpu.bench.operands import operands
-from portable_gpu.bench.oracle import oracle
+from portable_gpu.bench.cases import LAYERS, cases, operands, oracle
 from portable_gpu.bench.peers import Ours
 from portable_gpu.cli import main
 from portable_gpu.ops.case import Case

@@ -10,8 +10,7 @@ import pytest
 
 import portable_gpu as pg
 from portable_gpu.bench import links, on_cores
-from portable_gpu.bench.multi_calls import CALLS
-from portable_gpu.bench.multi_training import TrainingCall
+from portable_gpu.bench.multi_calls import CALLS, TrainingCall
 from portable_gpu.cli import main
 from portable_gpu.multi import DeviceGroup
 

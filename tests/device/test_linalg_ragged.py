@@ -19,7 +19,7 @@ from portable_gpu.errors import (
     SingularMatrixError,
 )
 from portable_gpu.linalg import ragged
-from portable_gpu.linalg.ragged_matrices import Ragged
+from portable_gpu.linalg.ragged import Ragged
 
 SIZES = (3, 0, 8, 9, 1, 16, 31, 5, 64, 65, 128, 129, 12, 200, 3)
 #: Sizes that most devices do not factorise by recursive halving.

@@ -37,10 +37,9 @@ from portable_gpu.ops.gemv import variants
 from portable_gpu.ops.gemv.plan import gemv_plan, kernel_scalars
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.tuner import search as searching
-from portable_gpu.tuner.edges import edge_checks
 from portable_gpu.tuner.jobs import TuningJob, jobs
 from portable_gpu.tuner.progress import Progress
-from portable_gpu.tuner.referee import Race, Referee, TrialError, TrialTimeoutError
+from portable_gpu.tuner.referee import Race, Referee, TrialError, TrialTimeoutError, edge_checks
 from portable_gpu.tuner.search import Search, Studies, Tuner
 from portable_gpu.tuner.worker import Worker
 from portable_gpu.tuning.policy import Policy

@@ -18,14 +18,12 @@ import rich.console
 
 from portable_gpu.bench import noise, peers, revision_process, timing
 from portable_gpu.bench.altered import check_changes, parse_changes
-from portable_gpu.bench.cases import GROUPS, cases
+from portable_gpu.bench.cases import GROUPS, cases, copies, operands, oracle
 from portable_gpu.bench.hunt import Hunt, Trial
 from portable_gpu.bench.known_peers import open_peers, usual_peers
 from portable_gpu.bench.ladder import LadderRow, LadderTimes
 from portable_gpu.bench.measure import Bench, Remark, Row, alternate, ratios
 from portable_gpu.bench.noise import Noise
-from portable_gpu.bench.operands import copies, operands
-from portable_gpu.bench.oracle import oracle
 from portable_gpu.bench.report import BenchReport
 from portable_gpu.bench.roofs import Roofs, specializations
 from portable_gpu.bench.statistics import Statistic

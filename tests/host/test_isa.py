@@ -21,14 +21,13 @@ from portable_gpu.dtypes import bfloat16, element
 from portable_gpu.errors import ArgumentError
 from portable_gpu.isa import amdgcn, jobs, machines, ptx, select
 from portable_gpu.isa.architectures import ARCHITECTURES, occupancy
-from portable_gpu.isa.check import CompileJob, CompileResult
+from portable_gpu.isa.check import CompileJob, CompileResult, problems
 from portable_gpu.isa.compilers import Compilers, MissingCompiler, group_size_of, is_bound
 from portable_gpu.isa.kernel import CompiledKernel
 from portable_gpu.isa.loops import Block, inner_loop, innermost_loops
 from portable_gpu.isa.machines import Machine
 from portable_gpu.isa.mix import Instruction
 from portable_gpu.isa.mix import InstructionKind as Kind
-from portable_gpu.isa.requirements import problems
 from portable_gpu.ops.gemm.commands.family import required_fma_share
 from portable_gpu.ops.gemm.tiled.policy import GemmPolicy
 from portable_gpu.ops.reduce.policy import ReducePolicy

@@ -25,8 +25,8 @@ from portable_gpu.ops.case import Case
 from portable_gpu.ops.gemm.packed.policy import PackedPolicy
 from portable_gpu.ops.sizes import parse_sizes
 from portable_gpu.targets import Target, detect, example_target
-from portable_gpu.tuner.edges import edge_checks
 from portable_gpu.tuner.jobs import TUNED, TuningJob, jobs
+from portable_gpu.tuner.referee import edge_checks
 from portable_gpu.tuning import store as storing
 from portable_gpu.tuning.store import store
 from portable_gpu.tuning.table import (

@@ -234,7 +234,7 @@ class InstanceNorm3d(_InstanceNorm):
     _ranks = (4, 5)
 
 
-class _OfRows(_Normalization):
+class _RowNormalization(_Normalization):
     """The base of normalisations of rows, whose statistics are of the input alone."""
 
     #: The function, which also returns the statistics, and its gradient.
@@ -269,7 +269,7 @@ class _OfRows(_Normalization):
         return add_grads(tuple(parameters), compute)
 
 
-class _OfLastAxes(_OfRows):
+class _LastAxesNormalization(_RowNormalization):
     """The base of normalisations of the last axes, whose parameters have their shape."""
 
     def _set_up(
@@ -287,7 +287,7 @@ class _OfLastAxes(_OfRows):
         return self.normalized_shape
 
 
-class LayerNorm(_OfLastAxes):
+class LayerNorm(_LastAxesNormalization):
     """As ``torch.nn.LayerNorm``; see ``nn.layer_norm``."""
 
     _pair = functions.native_layer_norm, functions.layer_norm_backward
@@ -307,7 +307,7 @@ class LayerNorm(_OfLastAxes):
         self._set_up(normalized_shape, elementwise_affine, bias, dtype, engine)
 
 
-class GroupNorm(_OfRows):
+class GroupNorm(_RowNormalization):
     """As ``torch.nn.GroupNorm``; see ``nn.group_norm``."""
 
     _pair = functions.native_group_norm, functions.group_norm_backward
@@ -333,7 +333,7 @@ class GroupNorm(_OfRows):
         return self.num_groups
 
 
-class RMSNorm(_OfLastAxes):
+class RMSNorm(_LastAxesNormalization):
     """As ``torch.nn.RMSNorm``; see ``nn.rms_norm``."""
 
     _pair = functions.native_rms_norm, functions.rms_norm_backward

@@ -1,5 +1,5 @@
 """Operators, assignments and conversions of arrays on the device."""
 
-from portable_gpu.ops.arrays import assignment, operators, reductions
+from portable_gpu.ops.arrays import assignment, operators
 
-__all__ = ["assignment", "operators", "reductions"]
+__all__ = ["assignment", "operators"]

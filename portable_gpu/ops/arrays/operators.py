@@ -14,6 +14,7 @@ from portable_gpu.errors import (
     IntegerRangeError,
     OverlapError,
 )
+from portable_gpu.ops import reduce
 from portable_gpu.ops.arrays import rules
 from portable_gpu.ops.arrays.assignment import assign, converted, full
 from portable_gpu.ops.arrays.rules import COMPARISONS, SIGNS, Rule
@@ -199,3 +200,11 @@ Array._unary = unary
 Array._assign = assign
 Array._converted = converted
 Array._full = full
+
+
+def reduced(name: str, array: Array, **options: Any) -> Any:
+    """Reduce an array by the function of :mod:`portable_gpu.ops.reduce` with the given name."""
+    return getattr(reduce, name)(array, **options)
+
+
+Array._reduced = reduced

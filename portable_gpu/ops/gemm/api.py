@@ -16,11 +16,10 @@ from portable_gpu.errors import ArgumentError, DTypeError, ShapeError
 from portable_gpu.ops.factors import PLAIN, factor, plain_number
 from portable_gpu.ops.gemm.binding import compute_element, result_dtype
 from portable_gpu.ops.gemm.call import Product, invocation, out_dtype
-from portable_gpu.ops.gemm.same import same_memory
 from portable_gpu.ops.gemm.skinny.vectors import transposed
 from portable_gpu.ops.gemv import TRANSPOSES, normalise_gemv
 from portable_gpu.ops.operation import CallArguments, Invocation, Operation
-from portable_gpu.runtime.array import Array
+from portable_gpu.runtime.array import DEVICE_KINDS, Array
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.place import EngineGroup, Planning
 from portable_gpu.runtime.plan import Plan
@@ -244,3 +243,20 @@ def _matmul_shape(a: Shape, b: Shape) -> Shape:
 def _takes_gemv(a: np.dtype[Any], b: np.dtype[Any], out: Any) -> bool:
     """Whether gemv takes these dtypes as they are."""
     return a == b and element(a).floating and getattr(out, "dtype", a) == a
+
+
+def same_memory(a: Any, b: Any) -> bool:
+    """Whether two arrays begin at the same element of the same memory, as ``x`` and ``x.T`` do.
+
+    It takes little time if they do not, because each repeated call does it.
+    """
+    if a is b:
+        return isinstance(a, (np.ndarray, *DEVICE_KINDS))
+    if type(a) is np.ndarray and type(b) is np.ndarray:
+        base_a, base_b = a.base, b.base
+        related = (a if base_a is None else base_a) is (b if base_b is None else base_b)
+        return related and a.dtype == b.dtype and a.ctypes.data == b.ctypes.data
+    if isinstance(a, DEVICE_KINDS) and isinstance(b, DEVICE_KINDS):
+        memory = a.base_data
+        return memory is not None and memory is b.base_data and a.offset == b.offset
+    return False
