@@ -14,8 +14,7 @@ from portable_gpu.checking.operands import Operands
 from portable_gpu.errors import ArgumentError, PolicyError, PortableGPUError
 from portable_gpu.ops.case import Case
 from portable_gpu.runtime.engine import Engine
-from portable_gpu.targets import Target
-from portable_gpu.tuning.table import PolicyRow, TuningTable
+from portable_gpu.tuning.table import LookUp, PolicyRow, RevisedTable, TuningTable
 
 
 def parse_changes(text: str) -> dict[str, Any]:
@@ -36,38 +35,30 @@ def parse_changes(text: str) -> dict[str, Any]:
     return changes
 
 
-class AlteredTable(TuningTable):
+class AlteredTable(RevisedTable):
     """A table whose policies have some fields changed, where they have them."""
 
     def __init__(self, table: TuningTable, changes: Mapping[str, Any]) -> None:
-        super().__init__([])
-        self._table, self._changes = table, changes
+        super().__init__(table)
+        self._changes = changes
         #: Whether any policy was changed; the fields of all that were asked for.
         self.used = False
         self.fields: dict[str, None] = {}
 
-    def choose(
-        self,
-        kernel: str,
-        policy_type: type[Any],
-        target: Target,
-        elem: Any,
-        shape_class: str = "any",
-        default: Any = None,
-    ) -> PolicyRow[Any]:
-        """See :meth:`TuningTable.choose`.
+    def revise(self, asked: LookUp, row: PolicyRow[Any]) -> PolicyRow[Any]:
+        """See :class:`RevisedTable`.
 
         Raises:
             PolicyError: A policy does not accept the values of the fields.
         """
-        result = self._table.choose(kernel, policy_type, target, elem, shape_class, default)
-        self.fields |= dict.fromkeys(field.name for field in fields(policy_type))
-        if not set(self._changes) <= {field.name for field in fields(policy_type)}:
-            return result
-        policy = policy_type.from_dict({**result.policy.to_dict(), **self._changes})
-        policy.check(target, elem)
+        names = dict.fromkeys(field.name for field in fields(asked.policy_type))
+        self.fields |= names
+        if not set(self._changes) <= set(names):
+            return row
+        policy = asked.policy_type.from_dict({**row.policy.to_dict(), **self._changes})
+        policy.check(asked.target, asked.elem)
         self.used = True
-        return replace(result, policy=policy, origin="changed by hand", evidence={})
+        return replace(row, policy=policy, origin="changed by hand", evidence={})
 
 
 def check_changes(text: str, cases: Sequence[Case], engine: Engine) -> None:

@@ -16,7 +16,14 @@ from portable_gpu.ops.registry import FAMILIES
 from portable_gpu.ops.sizes import parse_sizes
 from portable_gpu.targets import Target
 from portable_gpu.tuning.policy import TunedPolicy
-from portable_gpu.tuning.table import PolicyRow, RowKey, TuningTable, tuned_key
+from portable_gpu.tuning.table import (
+    LookUp,
+    PolicyRow,
+    RevisedTable,
+    RowKey,
+    TuningTable,
+    tuned_key,
+)
 
 #: What can be tuned, and how: the families that have policies.
 TUNED: dict[str, Tuning] = {
@@ -119,29 +126,20 @@ def _grid(
                 yield case, {(key.kernel, key.element) for key, *_ in asked.keys}
 
 
-class _Asked(TuningTable):
+class _Asked(RevisedTable):
     """A table that records its look-ups; the origin of each result is the look-up's number."""
 
     def __init__(self, table: TuningTable) -> None:
-        super().__init__([])
-        self._table = table
+        super().__init__(table)
         self.keys: list[tuple[RowKey, Element, TunedPolicy, TunedPolicy]] = []
 
-    def choose(
-        self,
-        kernel: str,
-        policy_type: type[Any],
-        target: Target,
-        elem: Element,
-        shape_class: str = "any",
-        default: Any = None,
-    ) -> PolicyRow[Any]:
-        """See :meth:`TuningTable.choose`."""
-        key = RowKey(kernel, tuned_key(target), elem.name, shape_class)
-        formula = policy_type.default(target, elem) if default is None else default
-        current = self._table.choose(kernel, policy_type, target, elem, shape_class, formula)
-        self.keys.append((key, elem, formula, current.policy))
-        return PolicyRow(current.policy, str(len(self.keys) - 1))
+    def revise(self, asked: LookUp, row: PolicyRow[Any]) -> PolicyRow[Any]:
+        """See :class:`RevisedTable`."""
+        target, elem, formula = asked.target, asked.elem, asked.default
+        key = RowKey(asked.kernel, tuned_key(target), elem.name, asked.shape_class)
+        formula = asked.policy_type.default(target, elem) if formula is None else formula
+        self.keys.append((key, elem, formula, row.policy))
+        return PolicyRow(row.policy, str(len(self.keys) - 1))
 
 
 def _job(case: Case, target: Target, table: TuningTable) -> TuningJob | None:

@@ -24,10 +24,9 @@ from portable_gpu.ops.registry import FAMILY_OF
 from portable_gpu.runtime.disk_cache import DiskCache
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.program import ProgramCache
-from portable_gpu.targets import Target
 from portable_gpu.tuner.jobs import TUNED, TuningJob
 from portable_gpu.tuning.policy import TunedPolicy
-from portable_gpu.tuning.table import PolicyRow, RowKey, TuningTable
+from portable_gpu.tuning.table import LookUp, PolicyRow, RevisedTable, RowKey, TuningTable
 
 #: A policy that takes ``_HOPELESS`` times the other's time in ``_LOOK`` turns is not timed again.
 _HOPELESS, _LOOK = 1.5, 2
@@ -108,30 +107,22 @@ class Judge(Protocol):
         """The fault of a policy's results; empty if they are right."""
 
 
-class Pinned(TuningTable):
+class Pinned(RevisedTable):
     """Another table with one row added or replaced."""
 
     def __init__(self, table: TuningTable, key: RowKey, policy: TunedPolicy) -> None:
-        super().__init__([])
-        self._table, self._key, self._policy = table, key, policy
+        super().__init__(table)
+        self._key, self._policy = key, policy
         #: Whether a choice has returned the policy.
         self.used = False
 
-    def choose(
-        self,
-        kernel: str,
-        policy_type: type[Any],
-        target: Target,
-        elem: Any,
-        shape_class: str = "any",
-        default: Any = None,
-    ) -> PolicyRow[Any]:
-        """See :meth:`TuningTable.choose`."""
-        asked = kernel, elem.name, shape_class
-        if asked != (self._key.kernel, self._key.element, self._key.shape_class):
-            return self._table.choose(kernel, policy_type, target, elem, shape_class, default)
+    def revise(self, asked: LookUp, row: PolicyRow[Any]) -> PolicyRow[Any]:
+        """See :class:`RevisedTable`."""
+        named = asked.kernel, asked.elem.name, asked.shape_class
+        if named != (self._key.kernel, self._key.element, self._key.shape_class):
+            return row
         self.used = True
-        self._policy.check(target, elem)
+        self._policy.check(asked.target, asked.elem)
         return PolicyRow(self._policy, "the tuner")
 
 

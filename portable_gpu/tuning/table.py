@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from portable_gpu import folders
 from portable_gpu.dtypes import Element
@@ -161,6 +161,34 @@ class TuningTable:
         if default is None:
             default = policy_type.default(target, elem)
         return PolicyRow(default, f"{policy_type.__name__}.default")
+
+
+class LookUp(NamedTuple):
+    """The arguments of a call of :meth:`TuningTable.choose`."""
+
+    kernel: str
+    policy_type: type[Any]
+    target: Target
+    elem: Element
+    shape_class: str = "any"
+    default: Any = None
+
+
+class RevisedTable(TuningTable):
+    """Another table, whose answers :meth:`revise` may replace."""
+
+    def __init__(self, table: TuningTable) -> None:
+        """Take the other table."""
+        super().__init__([])
+        self._table = table
+
+    def choose(self, *asked: Any, **named: Any) -> PolicyRow[Any]:
+        """See :meth:`TuningTable.choose`."""
+        return self.revise(LookUp(*asked, **named), self._table.choose(*asked, **named))
+
+    def revise(self, asked: LookUp, row: PolicyRow[Any]) -> PolicyRow[Any]:
+        """Return ``row``, the answer of the other table, or a row in its place."""
+        raise NotImplementedError
 
 
 def _shipped() -> list[Path]:

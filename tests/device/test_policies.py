@@ -19,7 +19,7 @@ from portable_gpu.ops.reduce.policy import ReducePolicy
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.targets import Target
 from portable_gpu.tuning.policy import Policy, _hints
-from portable_gpu.tuning.table import PolicyRow, TuningTable
+from portable_gpu.tuning.table import LookUp, PolicyRow, RevisedTable, TuningTable
 
 A = np.random.default_rng(4).integers(-3, 4, (130, 517)).astype(np.float32)
 X = np.random.default_rng(5).integers(-3, 4, 517).astype(np.float32)
@@ -27,24 +27,16 @@ B = np.random.default_rng(6).integers(-3, 4, (517, 70)).astype(np.float32)
 CASES = (ReducePolicy, RowPolicy, ColumnPolicy, PackedPolicy)
 
 
-class Only(TuningTable):
+class Only(RevisedTable):
     """A table with one policy for its kernel, whatever the problem."""
 
     def __init__(self, policy: Policy) -> None:
-        super().__init__([])
+        super().__init__(TuningTable([]))
         self.policy, self.used = policy, False
 
-    def choose(
-        self,
-        kernel: str,
-        policy_type: type[Any],
-        target: Target,
-        elem: Any,
-        shape_class: str = "any",
-        default: Any = None,
-    ) -> PolicyRow[Any]:
-        if policy_type is not type(self.policy):
-            return super().choose(kernel, policy_type, target, elem, shape_class, default)
+    def revise(self, asked: LookUp, row: PolicyRow[Any]) -> PolicyRow[Any]:
+        if asked.policy_type is not type(self.policy):
+            return row
         self.used = True
         return PolicyRow(self.policy, "a test")
 

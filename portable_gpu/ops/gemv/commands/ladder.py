@@ -10,22 +10,22 @@ from portable_gpu.ops.gemv.api import gemv
 from portable_gpu.ops.gemv.policy import RowPolicy
 from portable_gpu.ops.ladder import Ladder, Rung, climbing_engine
 from portable_gpu.runtime.engine import Engine
-from portable_gpu.tuning.table import PolicyRow, TuningTable
+from portable_gpu.tuning.table import LookUp, PolicyRow, RevisedTable, TuningTable
 
 
-class _Table(TuningTable):
+class _Table(RevisedTable):
     """Gives one policy for rows."""
 
     def __init__(self, policy: RowPolicy) -> None:
-        super().__init__([])
+        super().__init__(TuningTable([]))
         self._policy = policy
 
-    def choose(self, kernel: str, policy_type: Any, target: Any, elem: Any, *rest: Any) -> Any:
+    def revise(self, asked: LookUp, row: PolicyRow[Any]) -> PolicyRow[Any]:
         """The policy, if it is of the type."""
-        if isinstance(self._policy, policy_type):
-            self._policy.check(target, elem)
-            return PolicyRow(self._policy, "a rung of the ladder")
-        return super().choose(kernel, policy_type, target, elem, *rest)
+        if not isinstance(self._policy, asked.policy_type):
+            return row
+        self._policy.check(asked.target, asked.elem)
+        return PolicyRow(self._policy, "a rung of the ladder")
 
 
 def ladders(engine: Engine) -> list[Ladder]:
