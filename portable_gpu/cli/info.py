@@ -102,19 +102,19 @@ def _group(devices: list[DeviceInfo]) -> tuple[list[str], str]:
     return [entry.index for entry in devices if entry.device in chosen], ""
 
 
+#: The facts of a device that ``--json`` prints, apart from those of its target.
+_DESCRIBED = (
+    "platform_version", "name", "vendor", "type", "version", "driver_version", "global_mem_size",
+    "max_alloc_size",
+)  # fmt: skip
+
+
 def _describe_device(entry: DeviceInfo) -> dict[str, Any]:
     facts = entry.target.facts
     return {
         "index": entry.index,
         "platform": entry.platform,
-        "platform_version": facts.platform_version,
-        "name": facts.name,
-        "vendor": facts.vendor,
-        "type": facts.type,
-        "version": facts.version,
-        "driver_version": facts.driver_version,
-        "global_mem_size": facts.global_mem_size,
-        "max_alloc_size": facts.max_alloc_size,
+        **{name: getattr(facts, name) for name in _DESCRIBED},
         "extensions": sorted(facts.extensions),
         "target": _describe_target(calibrated(entry.target)),
     }

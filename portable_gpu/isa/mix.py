@@ -36,6 +36,12 @@ class InstructionKind(Flag):
     SCRATCH = auto()
 
 
+#: The kinds whose instructions are counted by their names.
+_COUNTED = [
+    kind for kind in InstructionKind if kind not in (InstructionKind.NONE, InstructionKind.GLOBAL)
+]
+
+
 @dataclass(frozen=True)
 class Instruction:
     """One instruction.
@@ -85,16 +91,7 @@ class Mix:
 
         loads = Counter(i.loads for i in every if i.loads)
         return cls(
-            vector=count(InstructionKind.VECTOR),
-            arithmetic=count(InstructionKind.ARITHMETIC),
-            fma=count(InstructionKind.FMA),
-            dot=count(InstructionKind.DOT),
-            wide_multiply=count(InstructionKind.WIDE_MULTIPLY),
-            matrix=count(InstructionKind.MATRIX),
-            dpp=count(InstructionKind.DPP),
-            lanes=count(InstructionKind.LANES),
-            lds=count(InstructionKind.LDS),
-            scratch=count(InstructionKind.SCRATCH),
+            **{str(kind.name).lower(): count(kind) for kind in _COUNTED},
             memory=count(InstructionKind.LDS | InstructionKind.GLOBAL),
             loads=MappingProxyType(dict(sorted(loads.items()))),
         )

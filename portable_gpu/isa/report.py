@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import fields
 from typing import Any
 
 from portable_gpu.isa.check import CompileResult
@@ -143,18 +144,11 @@ def _exchanges(mix: Mix) -> str:
 
 
 def _mix(mix: Mix) -> dict[str, Any]:
+    counts = {
+        field.name: getattr(mix, field.name) for field in fields(mix) if field.name != "loads"
+    }
     return {
-        "vector": mix.vector,
-        "arithmetic": mix.arithmetic,
-        "fma": mix.fma,
-        "dot": mix.dot,
-        "wide_multiply": mix.wide_multiply,
-        "matrix": mix.matrix,
-        "dpp": mix.dpp,
-        "lanes": mix.lanes,
-        "lds": mix.lds,
-        "scratch": mix.scratch,
-        "memory": mix.memory,
+        **counts,
         "loads_by_bytes": {str(size): count for size, count in mix.loads.items()},
         "fma_share": round(mix.fma_share, 3),
         "matrix_share": round(mix.matrix_share, 3),

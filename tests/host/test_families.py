@@ -32,7 +32,6 @@ MAY_NAME = {
     "bench/multi_calls.py": {"cholesky"},  # the name of a row
     "bench/plot.py": {"pad"},  # an option of pictures
     "bench/transforms.py": {"fft", "rfft"},
-    "isa/report.py": {"dot"},  # a kind of instruction
 }
 #: Files that call each public function once, so that every name is one of theirs.
 _CALLS_OF_ALL = {"bench/first_calls_layers.py"}
