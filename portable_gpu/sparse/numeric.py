@@ -14,7 +14,7 @@ from portable_gpu.ops.fronts.cpu import SubtreesPlan
 from portable_gpu.ops.fronts.device import DeviceFronts
 from portable_gpu.ops.fronts.inverse import inverse_steps, square_sizes
 from portable_gpu.ops.fronts.lower import lower_plan
-from portable_gpu.ops.fronts.solve import backward_steps, forward_steps, permute_plan, take_plan
+from portable_gpu.ops.fronts.solve import permute_plan, substitution_steps, take_plan
 from portable_gpu.ops.fronts.stages import last_step, stage_steps
 from portable_gpu.ops.gemm.problem import Operand
 from portable_gpu.ops.one_launch import OneLaunch
@@ -294,10 +294,11 @@ class Numeric:
         parts = SYSTEMS[system]
         steps = [Step(self.permute_rhs(system, count, b), (rhs, work))]
         rows, lists = self.schedule.rows, self._lists(self.schedule.chunks)
+        arguments = self.device, lists, rows, count, factor, work
         if "L" in parts:
-            steps += forward_steps(self.device, lists, rows, count, factor, work)
+            steps += substitution_steps(*arguments, backward=False)
         if "H" in parts:
-            steps += backward_steps(self.device, lists, rows, count, factor, work)
+            steps += substitution_steps(*arguments, backward=True)
         return Steps([*steps, Step(self.unpermute_solution(system, count, x), (result, work))])
 
     def permute_rhs(self, system: str, count: int, b: Operand) -> Any:
@@ -338,11 +339,13 @@ class Numeric:
 
     def substitute_chunk(self, number: int, forward: bool, count: int) -> Any:
         """Substitute with one chunk in place; operands: its panels, X and the contributions."""
-        direction = forward_steps if forward else backward_steps
 
         def make() -> Plan:
             lists = self._lists(self.schedule.chunks[number : number + 1])
-            return Steps(direction(self.device, lists, self.schedule.rows, count, 0, 1, 2))
+            rows = self.schedule.rows
+            return Steps(
+                substitution_steps(self.device, lists, rows, count, 0, 1, 2, backward=not forward)
+            )
 
         return self.cached_of_solves(count, ("substitute", number, forward), make)
 

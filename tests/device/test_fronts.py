@@ -20,7 +20,7 @@ from portable_gpu import Engine
 from portable_gpu.dtypes import element
 from portable_gpu.ops.fronts import group
 from portable_gpu.ops.fronts.device import DeviceFronts
-from portable_gpu.ops.fronts.solve import backward_steps, forward_steps
+from portable_gpu.ops.fronts.solve import substitution_steps
 from portable_gpu.ops.fronts.stages import last_step, stage_steps
 from portable_gpu.runtime.devices import CLASS_VARIABLE
 from portable_gpu.runtime.plan import Step, Steps
@@ -151,8 +151,8 @@ def test_substitution(waiting: Engine, problem: Problem, count: int) -> None:
     rng = np.random.default_rng(count)
     b = rng.standard_normal((len(triangle), count))
     stages = [[stage] for stage in schedule.stages]
-    forward = forward_steps(device, stages, schedule.rows, count, 0, 1)
-    backward = backward_steps(device, stages, schedule.rows, count, 0, 1)
+    forward = substitution_steps(device, stages, schedule.rows, count, 0, 1, backward=False)
+    backward = substitution_steps(device, stages, schedule.rows, count, 0, 1, backward=True)
     for steps, whole in ((forward, triangle), (backward, triangle.T)):
         _, x = enqueue(waiting, steps, factor, b)
         error = np.abs(wider(whole) @ wider(x) - wider(b))

@@ -15,7 +15,7 @@ from portable_gpu.isa.compilers import find_compilers
 from portable_gpu.ops.factor.policy import on_matrix_units
 from portable_gpu.ops.fronts.device import DeviceFronts
 from portable_gpu.ops.fronts.inverse import inverse_steps, square_sizes
-from portable_gpu.ops.fronts.solve import backward_steps, forward_steps
+from portable_gpu.ops.fronts.solve import substitution_steps
 from portable_gpu.ops.fronts.stages import last_step, stage_steps
 from portable_gpu.runtime.plan import Steps
 from portable_gpu.sparse.schedule import Schedule, by_levels, top_down_levels
@@ -70,9 +70,9 @@ def test_substitution(name: str, dtype: Any, count: int, kernel: str) -> None:
     b = np.random.default_rng(count).standard_normal((len(triangle), count)).astype(dtype)
     stages = [[stage] for stage in schedule.stages]
     state: Any = gpu
-    for make_steps, whole in ((forward_steps, triangle), (backward_steps, triangle.T)):
+    for backward, whole in ((False, triangle), (True, triangle.T)):
         x = b.copy()
-        steps = make_steps(device, stages, schedule.rows, count, 0, 1)
+        steps = substitution_steps(device, stages, schedule.rows, count, 0, 1, backward=backward)
         Steps(steps).enqueue(state, [factor, x], (0, 0))
         assert not gpu.counters.any()
         error = np.abs(wider(whole) @ wider(x) - wider(b))

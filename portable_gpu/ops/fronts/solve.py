@@ -15,7 +15,7 @@ from portable_gpu.ops.fronts.cpu import front_policy
 from portable_gpu.ops.fronts.device import DeviceFronts, FrontsPlan
 from portable_gpu.ops.fronts.kernels import fronts_tables, read, tables, written
 from portable_gpu.ops.fronts.stages import group_size
-from portable_gpu.ops.fronts.substitution import backward_stage, forward_stage, supports_stages
+from portable_gpu.ops.fronts.substitution import steps_of_stage, supports_stages
 from portable_gpu.ops.gemm.problem import Operand
 from portable_gpu.ops.one_launch import OneLaunch
 from portable_gpu.runtime.engine import Engine
@@ -32,16 +32,18 @@ _RUN = 1024
 _STRIP = 16
 
 
-def forward_steps(
+def substitution_steps(
     device: DeviceFronts,
     stages: Sequence[Lists],
     rows: int,
     count: int,
     factor: int,
     x: Place,
-    contributions: int | None = None,
+    contributions: Place | None = None,
+    *,
+    backward: bool,
 ) -> list[Step]:
-    """Return the steps of ``X = L^-1 B`` in place.
+    """Return the steps of ``X = L^-1 B``, or of ``X = L^-H B`` backwards, in place.
 
     Args:
         device: The fronts.
@@ -51,53 +53,29 @@ def forward_steps(
         factor, x: The operands of the panels and of B: n x count by rows, in the permuted
             numbering.
         contributions: The operand of the contributions; None for workspace of the plan.
+        backward: Whether the substitution goes from the last stage to the first.
     """
-    steps: list[Step] = []
-    operand = _contributions(device, rows, count) if contributions is None else contributions
-    for lists in stages:
-        if supports_stages(device.engine.target, device.elem):
-            steps += forward_stage(device, np.concatenate(lists), count, factor, x, operand)
-        else:
-            steps.append(_step("forward", device, lists, operand, count, factor, x))
-    return steps
-
-
-def backward_steps(
-    device: DeviceFronts,
-    stages: Sequence[Lists],
-    rows: int,
-    count: int,
-    factor: int,
-    x: Place,
-    contributions: int | None = None,
-) -> list[Step]:
-    """Return the steps of ``X = L^-H Y`` in place; arguments as for :func:`forward_steps`."""
-    steps: list[Step] = []
-    operand = _contributions(device, rows, count) if contributions is None else contributions
-    for lists in reversed(stages):
-        if supports_stages(device.engine.target, device.elem):
-            steps += backward_stage(device, np.concatenate(lists), count, factor, x)
-        else:
-            steps.append(_step("backward", device, lists, operand, count, factor, x))
-    return steps
-
-
-def _contributions(device: DeviceFronts, rows: int, count: int) -> Temporary:
     itemsize = device.elem.itemsize
-    return Temporary("contributions", max(1, rows * count) * itemsize, itemsize)
+    if contributions is None:
+        contributions = Temporary("contributions", max(1, rows * count) * itemsize, itemsize)
+    operands, steps = (factor, x, contributions), list[Step]()
+    for lists in reversed(stages) if backward else stages:
+        if supports_stages(device.engine.target, device.elem):
+            steps += steps_of_stage(device, np.concatenate(lists), count, operands, backward)
+        else:
+            name = "backward" if backward else "forward"
+            steps.append(_step(name, device, lists, count, operands))
+    return steps
 
 
 def _step(
     name: str,
     device: DeviceFronts,
     lists: Lists,
-    contributions: Place,
     count: int,
-    factor: int,
-    x: Place,
+    places: tuple[Place, Place, Place],
 ) -> Step:
-    elem, target = device.elem, device.engine.target
-    operands, places = ["factor", "x", "contributions"], (factor, x, contributions)
+    elem, target, operands = device.elem, device.engine.target, ["factor", "x", "contributions"]
     spec = solve_spec(name, elem, target)
     which = np.concatenate(lists).astype(np.int32)
     if target.is_cpu:

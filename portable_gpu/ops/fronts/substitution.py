@@ -42,38 +42,20 @@ _WIDE: _Classes = (24, 48), ((64, 64), (160, 128))
 _LINE = 128
 
 
-def forward_stage(
-    device: DeviceFronts,
-    which: _Table,
-    count: int,
-    factor: int,
-    x: int | Temporary,
-    contributions: int | Temporary,
-) -> list[Step]:
-    """Return the steps of one stage of ``Y = L^-1 B``; arguments as for ``forward_steps``."""
-    return _stage(device, which, count, (factor, x, contributions), backward=False)
-
-
-def backward_stage(
-    device: DeviceFronts, which: _Table, count: int, factor: int, x: int | Temporary
-) -> list[Step]:
-    """Return the steps of one stage of ``X = L^-H Y``; arguments as for ``backward_steps``."""
-    return _stage(device, which, count, (factor, x), backward=True)
-
-
 def supports_stages(target: Target, elem: Element) -> bool:
     """Return whether a target supports these kernels, whose work-groups wait for each other."""
     return not target.is_cpu and BlockSizes.of(target, elem).tiled
 
 
-def _stage(
-    device: DeviceFronts,
-    which: _Table,
-    count: int,
-    operands: _Operands,
-    backward: bool,
+def steps_of_stage(
+    device: DeviceFronts, which: _Table, count: int, operands: _Operands, backward: bool
 ) -> list[Step]:
+    """Return the steps of one stage; arguments as for ``substitution_steps``.
+
+    The operands are the panels, X and the contributions, which only the forward direction has.
+    """
     elem, fronts = device.elem, device.fronts
+    operands = operands[: 2 if backward else 3]
     tables = {} if backward else device.contribution_lists
     columns_of_group, (widths, classes) = (
         (1, _NARROW) if count <= _MAX_VECTORS else (_LINE // elem.itemsize, _WIDE)
