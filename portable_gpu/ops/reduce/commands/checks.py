@@ -107,49 +107,31 @@ def _values(operation: str, x: Array, axis: Axis) -> tuple[Any, Any, np.dtype[An
     return value, bound + rounding(dtype) * np.abs(value), dtype
 
 
-def _sum(x: Array, axis: Axis, u: float) -> tuple[Any, Any]:
-    return x.sum(axis), 20 * u * np.abs(x).sum(axis)
-
-
 def _prod(x: Array, axis: Axis, u: float) -> tuple[Any, Any]:
     count = x.size if axis is None else x.shape[axis]
     value = x.prod(axis)
     return value, gamma((4 if x.dtype.kind == "c" else 1) * count, u) * np.abs(value)
 
 
-def _mean(x: Array, axis: Axis, u: float) -> tuple[Any, Any]:
-    return x.mean(axis), 20 * u * np.abs(x).mean(axis)
-
-
 def _asum(x: Array, axis: Axis, u: float) -> tuple[Any, Any]:
     total = (np.abs(x.real) + np.abs(x.imag) if x.dtype.kind == "c" else np.abs(x)).sum(axis)
-    return total, 20 * u * total
+    return _within(20 * u, total)
 
 
-def _nrm2(x: Array, axis: Axis, u: float) -> tuple[Any, Any]:
-    norm = np.sqrt((np.abs(x) ** 2).sum(axis))
-    return norm, 12 * u * norm
-
-
-def _var(x: Array, axis: Axis, u: float) -> tuple[Any, Any]:
-    variance = x.var(axis)
-    return variance, 20 * u * variance
-
-
-def _std(x: Array, axis: Axis, u: float) -> tuple[Any, Any]:
-    deviation = x.std(axis)
-    return deviation, 20 * u * deviation
+def _within(relative: float, value: Any) -> tuple[Any, Any]:
+    """Return a value that is not negative, and the bound of its error."""
+    return value, relative * value
 
 
 #: Value and bound in the wide type, before the result is rounded (docs/accuracy.md).
 _ROUNDED: dict[str, Callable[[Array, Axis, float], tuple[Any, Any]]] = {
-    "sum": _sum,
+    "sum": lambda x, axis, u: (x.sum(axis), 20 * u * np.abs(x).sum(axis)),
     "prod": _prod,
-    "mean": _mean,
+    "mean": lambda x, axis, u: (x.mean(axis), 20 * u * np.abs(x).mean(axis)),
     "asum": _asum,
-    "nrm2": _nrm2,
-    "var": _var,
-    "std": _std,
+    "nrm2": lambda x, axis, u: _within(12 * u, np.sqrt((np.abs(x) ** 2).sum(axis))),
+    "var": lambda x, axis, u: _within(20 * u, x.var(axis)),
+    "std": lambda x, axis, u: _within(20 * u, x.std(axis)),
 }
 
 
