@@ -6,22 +6,41 @@
 
 ## Set the places from `cleared` to stop - 1 to 0.
 <%def name="clear(stop, step)">\
-for (; cleared < ${stop}; cleared++) {
-% if plain_columns and sums:
-                for (${index} b = begin; b < end; b++) sums[cleared * columns_each + (b - begin)] = 0;
-% elif plain_columns:
+% if sums:
+<% columns = " * columns_each" if plain_columns else "" %>\
+            for (${index} k = cleared${columns}; k < (${stop})${columns}; k++) sums[k] = 0;
+            cleared = max(cleared, (${index})(${stop}));
+% else:
+            for (; cleared < ${stop}; cleared++) {
+% if plain_columns:
                 for (${index} b = begin; b < end; b++)
                     ${e.name}_store(out + cleared * out_flat + b${step["out"]}, 0);
 % else:
-                ${"sums[cleared] = 0" if sums else f"{e.name}_store(out + cleared * out_flat, 0)"};
+                ${e.name}_store(out + cleared * out_flat, 0);
 % endif
             }
+% endif
 </%def>
 
 ## Store the sums of a plane.
 <%def name="store_sums(step)">\
+        ${index} place = 0;
+% if not plain_columns or unit["out"]:
+<%
+    columns, start, condition = "", "out", "out_flat == 1"
+    if plain_columns:
+        columns, start = " * columns_each", "out + begin"
+        condition = "out_flat == columns_each && end - begin == columns_each"
+%>\
+        if (${condition}) {  // no gaps between places
+            ${index} k = 0;
+            for (; k + 16 <= plane${columns}; k += 16) ${e.name}_store16(${start} + k, vload16(0, sums + k));
+            for (; k < plane${columns}; k++) ${e.name}_store(${start} + k, sums[k]);
+            place = plane;
+        }
+% endif
+        for (; place < plane; place++) {
 % if plain_columns:
-        for (${index} place = 0; place < plane; place++) {
             __global ${e.name}_t *to = out + place * out_flat;
             __global const ${e.real} *from = sums + place * columns_each;
             ${index} b = begin;
@@ -29,48 +48,52 @@ for (; cleared < ${stop}; cleared++) {
             for (; b + 16 <= end; b += 16) ${e.name}_store16(to + b, vload16(0, from + (b - begin)));
 % endif
             for (; b < end; b++) ${e.name}_store(to + b${step["out"]}, from[b - begin]);
-        }
 % else:
-        ${index} place = 0;
-        for (; out_flat == 1 && place + 16 <= plane; place += 16)
-            ${e.name}_store16(out + place, vload16(0, sums + place));
-        for (; place < plane; place++) ${e.name}_store(out + place * out_flat, sums[place]);
+            ${e.name}_store(out + place * out_flat, sums[place]);
 % endif
+        }
 </%def>
 
-## Set `to` to the 16 indices of sources from b + j on, -1 for those that are outside of the plane.
-<%def name="indices()">\
-                        const long8 low = vload8(0, which_row + b + j), high = vload8(1, which_row + b + j);
-                        const long8 fits_low = low >= 0 & low < plane, fits_high = high >= 0 & high < plane;
-                        to = (${index}16)(convert_${index}8(low | ~fits_low), convert_${index}8(high | ~fits_high));
+## Set `to` to the `width` indices of sources from b + j on, -1 for those that are outside of the plane.
+<%def name="indices(width=16)">\
+<% parts = [(k, min(8, width)) for k in range(-(-width // 8))] %>\
+% for k, size in parts:
+                        const long${size} which${k} = vload${size}(${k}, which_row + b + j);
+                        const long${size} fits${k} = which${k} >= 0 & which${k} < plane;
+% endfor
+                        to = (${index}${width})(${", ".join(
+                            f"convert_{index}{size}(which{k} | ~fits{k})" for k, size in parts)});
 </%def>
 
-## Add 16 sources of plain columns at a time to all places of their windows, as 0 where the index is another one.
-<%def name="add_vectors(across)">\
-                for (; added + 16 <= n; added += 16) {
+## Add vectors of some widths of sources of plain columns to all places of their windows, as 0 where the index is
+## another one.
+<%def name="add_vectors(across, widths)">\
+% for width in widths:
+                for (; added + ${width} <= n; added += ${width}) {
                     const int j = added;
-                    int16 to;
-${indices()}\
-                    const float16 v = ${e.name}_load16(x_row + b + j);
-${add_to(0, across)}\
+                    int${width} to;
+${indices(width)}\
+                    const float${width} v = ${e.name}_load${width}(x_row + b + j);
+${add_to(0, across, width)}\
                 }
+% endfor
 </%def>
 
 ## Add v to the places of the axes from k on.
-<%def name="add_to(k, across)">\
+<%def name="add_to(k, across, width)">\
 % if k < across:
                     for (int t${k} = 0; t${k} < most${k}; t${k}++) {
                         const int p${k} = places${k}[t${k} * size${k} + o${k}];
                         if (p${k} < 0) break;
-${add_to(k + 1, across)}\
+${add_to(k + 1, across, width)}\
                     }
 % else:
 <%
     place = " + ".join(f"p{axis} * flat{axis}" for axis in range(k))
     at = "sums + place * columns_each + (b - begin + j)" if sums else "out + place * out_flat + (b + j)"
-    load = "vload16(0, at)" if sums else f"{e.name}_load16(at)"
+    load = f"vload{width}(0, at)" if sums else f"{e.name}_load{width}(at)"
     value = f"to == place ? v : {load}" if kind == "placed" else f"{load} + (to == place ? v : 0)"
-    store = f"vstore16({value}, 0, at)" if sums else f"{e.name}_store16(at, {value})"
+    store = f"vstore{width}({value}, 0, at)" if sums else f"{e.name}_store{width}(at, {value})"
 %>\
                         const int place = ${place};
                         __global ${e.real if sums else f"{e.name}_t"} *at = ${at};

@@ -16,6 +16,7 @@
 ## Before each row, the places up to the last one of its windows on axis 0 are set to 0, so that they are in the caches
 ## when they are added to.  reach: the end of these places; slab: the places of one place of axis 0.
 ##
+## vectors: the widths of vectors of adjacent channels that a group adds, from the widest to the narrowest.
 ## sums: whether a plane is added in float32, in workspace, and stored when it is complete (16-bit floats).
 ## plane: the places of a plane; width: those of its last axis.  out_flat: the distance in the result of neighbours of
 ## the plane.  B, other parameters: see runs and _parts.  o<k>, t<k>, p<k>: source, tap and place on axis k; b + j: the
@@ -29,15 +30,15 @@
     across = K if plain_columns else K - 1  # the ruled axes among the rows
     step = {n: "" if unit[n] else f" * {n}_column_step" if plain_columns else f" * {n}_step{across}" for n in names}
     convert = "convert_long16" if index == "long" else ""
-    in_vectors = plain_columns and all(unit[n] for n in names) and (e.real, index) == ("float", "int")
+    widths = vectors if all(unit[n] for n in names) and (e.real, index) == ("float", "int") else []
     column = f" + (b + j){step['out']}" if plain_columns else ""
     add = f"{e.name}_store(to, {'v' if kind == 'placed' else f'{e.name}_load(to) + v'})"
 %>
 ${element.scalar(e)}
-% if sums or in_vectors:
-${element.vector_load(e, 16, False)}
-${element.vector_store(e, 16, False)}
-% endif
+% for width in dict.fromkeys([*[16] * sums, *widths]):
+${element.vector_load(e, width, False)}
+${element.vector_store(e, width, False)}
+% endfor
 
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
 void ${kernel("sampling")}
@@ -72,9 +73,7 @@ void ${kernel("sampling")}
             for (${index} b = begin; b < end; b += ${B}) {
                 const int n = min((${index})${B}, end - b);
                 int added = 0;
-% if in_vectors:
-${planes_of.add_vectors(across)}\
-% endif
+${planes_of.add_vectors(across, widths)}\
                 for (int next = added; next < n; next += 16) {
                     const int j = max(0, min(next, n - 16));  // the last 16 may be tested twice
                     ${index}16 to;

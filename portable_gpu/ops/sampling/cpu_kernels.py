@@ -10,7 +10,7 @@ import numpy as np
 
 from portable_gpu.codegen.operators import SCALAR_BYTES
 from portable_gpu.ops.sampling.problem import ROUTED, RuledAxis, SamplingAxes, SamplingProblem
-from portable_gpu.ops.sampling.rules import AxisRule, PlaneRule, TransposedRule, table_of
+from portable_gpu.ops.sampling.rules import AxisRule, Padding, PlaneRule, TransposedRule, table_of
 from portable_gpu.ops.sampling.sampling_kernel import SamplingKernel, context_of, integers_of
 from portable_gpu.targets import Target
 
@@ -37,6 +37,8 @@ def runs(problem: SamplingProblem, target: Target, axes: SamplingAxes) -> Sampli
     """Partition for a CPU: a group is one work-item, and computes whole rows or part of a row."""
     if problem.kind not in ROUTED and all(_reads_one_place(axis.rule) for axis in axes.ruled):
         axes = _as_one_axis(problem, axes) or axes
+    if problem.kind == "copy":
+        axes = _with_columns(axes) or axes
     outer, ruled, column_axis = list(axes.plain), axes.ruled, axes.column_axis
     across = len(ruled) if column_axis else len(ruled) - 1
     positions = prod(axis.rule.outputs for axis in ruled[:across])
@@ -139,10 +141,17 @@ def scatter(problem: SamplingProblem, target: Target, axes: SamplingAxes) -> Sam
     context |= {
         "V": 1, "B": _BLOCK, "taps": [0] * len(ruled), "sums": is_rounded,
         "unit": {n: step == 1 for n, step in zip(problem.names, inner, strict=True)},
+        "vectors": _widths(columns) if column_axis else [],
     }  # fmt: skip
     of_group = integers["plane"] * (columns_each if column_axis else 1) * SCALAR_BYTES[elem.real]
     nbytes = chunks * parts * of_group if is_rounded else 0
     return SamplingKernel("scatter", context, integers, chunks * parts, 1, scattered, nbytes)
+
+
+def _widths(columns: int) -> list[int]:
+    """The widths of vectors in which columns are added: of 16, and of 8 and 4 for the rest."""
+    rest = {8: columns % 16, 4: columns % 8}
+    return [16] * (columns >= 16) + [width for width, number in rest.items() if number >= width]
 
 
 def _as_one_axis(problem: SamplingProblem, axes: SamplingAxes) -> SamplingAxes | None:
@@ -176,6 +185,26 @@ def _as_one_axis(problem: SamplingProblem, axes: SamplingAxes) -> SamplingAxes |
     table = table_of(rule, not follows)
     axis = RuledAxis(rule, last.strides, last.flat, table.taps, table.has_gaps and not follows)
     return replace(axes, ruled=(axis,))
+
+
+def _with_columns(axes: SamplingAxes) -> SamplingAxes | None:
+    """Return the axes with one rule for the last ruled axis and the column axis, or ``None``.
+
+    It is for padding: almost all of such a row is one copy of elements that are contiguous.
+
+    Returns:
+        ``None`` if there is no column axis, if rows are long, or if arrays have gaps there.
+    """
+    column, last = axes.column_axis, axes.ruled[-1] if axes.ruled else None
+    if column is None or last is None or not isinstance(last.rule, Padding):
+        return None
+    if last.rule.outputs * column.size > _PLANE or set(column.strides) != {1}:
+        return None
+    if set(last.strides) != {column.size}:
+        return None
+    rule = PlaneRule.of([last.rule, Padding(column.size, column.size, 0, "constant")])
+    axis = replace(last, rule=rule, strides=column.strides)
+    return replace(axes, ruled=(*axes.ruled[:-1], axis), column_axis=None)
 
 
 def _reads_one_place(rule: AxisRule) -> bool:
