@@ -34,6 +34,7 @@ ${over_row(phase, width, row_width, wide, name)}\
     step = 1 if row_width > 1 else width  # elements of a row in a vector
     # Loops, from many elements to one: the vectors of a step, by number (tag), and their width.
     runs = [(range(U), width)] * (phase is not None and U > 1) + [([0], width)] + [([0], 1)] * (step > 1)
+    overlaps = phase is None and step > 1 and not p.sums and not p.index
 %>\
     for (uint o = first / n; o * n < end; ++o) {
         uint at = max(first, o * n) - o * n;
@@ -47,7 +48,12 @@ ${over_row(phase, width, row_width, wide, name)}\
         {
         ${type} s = ${total};
 % endif
+% if overlaps and run_width == width:
+        for (const uint begin_at = at; at < last_at && begin_at + ${width}u <= last_at; at += ${width}u) {
+            at = min(at, last_at - ${width}u);  // the last vector overlaps the one before it
+% else:
         for (; at + ${advance}u <= last_at; at += ${advance}u) {
+% endif
 % for u in tags:
 ${fold.loaded(p.inputs, u, f"at + {u * step}u", run_width)}\
 % endfor

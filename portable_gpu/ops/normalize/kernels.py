@@ -201,7 +201,7 @@ def _on_cpu(problem: RowProblem, target: Target, row: PolicyRow[RowsPolicy]) -> 
         vector = policy.vector if regular and problem.kept[-1].size >= policy.vector else 1
     else:
         regular = _takes_vectors(problem.inner, range(len(p.element_names)))
-        vector = policy.vector if regular and problem.inner.size >= policy.vector else 1
+        vector = floor_power_of_two(min(policy.vector, problem.inner.size)) if regular else 1
     results = [problem.inner.strides[p.element_names.index(name)] for name, _ in p.outputs]
     if not across and vector > 1 and 0 in results:
         vector = 1
