@@ -56,16 +56,17 @@ ${head("fabs", T)}(${T} x) { return as_${T}(as_${I}(x) & 0x7fffffff); }
 </%def>
 
 <%def name="exp(T, I)">
-## e^(x + rest), |rest| < 0.1.  2^n has two factors, because n may be below the least normal exponent.
+## e^(x + rest), |rest| < 0.1.  2^n has two factors: n may be below the least normal exponent.  scalef takes such n.
 static inline ${T} __attribute__((overloadable)) cpu_exp_of_sum(${T} x, ${T} rest)
 {
-    x = x < -150.0f ? -150.0f : x;
-    x = x > 89.0f ? 89.0f : x;
+    x = x < -150.0f ? -150.0f : x > 89.0f ? 89.0f : x;
 ${reduced(T)}\
-    const ${T} s = r + rest;
+    const ${T} s = r + rest, power = ${horner("s", [1 / factorial(k) for k in range(7, -1, -1)])};
+#if ${int(T == "float16")} && defined(__AVX512F__)
+    return __builtin_ia32_scalefps512_mask(power, n, (float16)(0), (ushort)-1, 4);
+#endif
     const ${I} whole = as_${I}(shifted) - 0x4b400000, part = whole >> 1;
-    return ${horner("s", [1 / factorial(k) for k in range(7, -1, -1)])}
-        * as_${T}((part + 127) << 23) * as_${T}((whole - part + 127) << 23);
+    return power * as_${T}((part + 127) << 23) * as_${T}((whole - part + 127) << 23);
 }
 ${head("exp", T)}(${T} x) { return cpu_exp_of_sum(x, 0); }
 </%def>
@@ -74,8 +75,7 @@ ${head("exp", T)}(${T} x) { return cpu_exp_of_sum(x, 0); }
 <%def name="expm1(T, I)">
 ${head("expm1", T)}(${T} y)
 {
-    ${T} x = y < -20.0f ? -20.0f : y;
-    x = x > 89.0f ? 89.0f : x;
+    const ${T} x = y < -20.0f ? -20.0f : y > 89.0f ? 89.0f : y;
 ${reduced(T)}\
     const ${T} p = r + r * r * ${horner("r", [1 / factorial(k) for k in range(8, 1, -1)])};
     const ${T} half_power = as_${T}((as_${I}(shifted) - 0x4b400000 + 126) << 23);
