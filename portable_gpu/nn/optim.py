@@ -510,7 +510,8 @@ class Adam(Optimizer):
         for name in ("lr", "eps", "weight_decay"):
             at_least_zero(group[name], name)
         check_betas(group["betas"])
-        flag(group["maximize"], "maximize")
+        for name in ("amsgrad", "maximize"):
+            flag(group[name], name)
 
     def _update(self, group: dict[str, Any], part: _Part) -> None:
         adam_step(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -223,6 +224,18 @@ def test_wrong_states_of_optimisers(engine: Engine) -> None:
             assert np.array_equal(after["state"][number][name], value)
 
 
+def test_wrong_options_before_the_first_step(engine: Engine) -> None:
+    """Without the state of a parameter, which needs an option of Adam."""
+    optimizer = _Training(engine, nn.Adam, {}).optimizer
+    state = optimizer.state_dict()
+    first, second = state["param_groups"]
+    for name in ("amsgrad", "maximize"):
+        groups = [first, {**second, name: 0.5}]
+        with pytest.raises(ArgumentTypeError, match=rf"{name} is 0\.5"):
+            optimizer.load_state_dict({**state, "param_groups": groups})
+    assert optimizer.state_dict() == state
+
+
 @pytest.mark.parametrize("number", range(len(SCHEDULES)))
 def test_schedules_go_on(engine: Engine, tmp_path: Path, number: int) -> None:
     """Wherever a schedule is interrupted, the learning rates that follow have the same bits."""
@@ -299,3 +312,90 @@ def test_randomly_damaged_states(engine: Engine, tmp_path: Path) -> None:
         for number, entry in before["state"].items():
             for name, value in entry.items():
                 assert np.array_equal(after["state"][number][name], value)
+
+
+#: Values that are wrong in most places of a state dictionary.
+ODD_VALUES: list[Any] = [
+    None, "x", b"x", 3, -1, 2.5, np.nan, np.inf, 1j, True, [], [1, 2], {}, {"a": 1}, [{}], object(),
+    np.float32(2), np.zeros(0), np.zeros((2, 2, 2)), np.array("s"), np.array(None), 10**400,
+    np.zeros(3, "f4,f4"), np.zeros(2, "M8[s]"), np.array([1j]), np.ma.ones(3), np.zeros(3, "g"),
+]  # fmt: skip
+
+
+def _is_nested(value: Any) -> bool:
+    return isinstance(value, dict) or (isinstance(value, list) and dict in map(type, value))
+
+
+def _flat(state: Any, prefix: str = "") -> dict[str, Any]:
+    """All arrays and numbers of a state, by their places in it."""
+    items = state.items() if isinstance(state, dict) else enumerate(state)
+    result: dict[str, Any] = {}
+    for key, value in items:
+        name = f"{prefix}{key}"
+        result |= _flat(value, f"{name}.") if _is_nested(value) else {name: value}
+    return result
+
+
+def _change(state: Any, rng: np.random.Generator) -> None:
+    """Change one value or key at a random place."""
+    keys = list(state.keys() if isinstance(state, dict) else range(len(state)))
+    key = keys[rng.integers(len(keys))]
+    value = state[key]
+    if _is_nested(value) and value and rng.random() < 0.8:
+        _change(value, rng)
+        return
+    kind = rng.integers(5)
+    if kind == 0:
+        del state[key]
+    elif kind == 1 and isinstance(state, dict):
+        names: list[Any] = ["new", 7, "a.b", None, ("t",)]
+        state[names[rng.integers(5)]] = state.pop(key) if rng.random() < 0.5 else 1
+    elif kind == 2 and np.asarray(value).dtype.kind in "fiub":
+        dtypes = ("f2", "f8", "i4", "u1", "?", "c8", ">f8", "g", "O", "U9", "S4")
+        with np.errstate(all="ignore"):
+            state[key] = np.asarray(value).astype(dtypes[rng.integers(len(dtypes))])
+    elif kind == 3 and isinstance(value, np.ndarray):
+        state[key] = [value[None], value.T, value.ravel(), np.zeros(())][rng.integers(4)]
+    else:
+        state[key] = ODD_VALUES[rng.integers(len(ODD_VALUES))]
+
+
+@pytest.mark.parametrize("kind", ["module", "SGD", "Adam", "AdamW of 16 bits", "schedule"])
+def test_states_that_are_changed_at_random(engine: Engine, kind: str) -> None:
+    """They are loaded, and then used, or an error of the library changes nothing."""
+    rng, training = np.random.default_rng([*kind.encode()]), None
+    saved: Any
+    if kind == "module":
+        layers = nn.Conv2d(1, 2, 3, engine=engine), nn.BatchNorm2d(2, engine=engine)
+        saved = nn.Sequential(*layers)
+    elif kind == "schedule":
+        optimizer = nn.SGD([nn.Parameter(np.ones(2, np.float32), engine)], momentum=0.9)
+        parts = [nn.LinearLR(optimizer), nn.MultiStepLR(optimizer, [2, 4])]
+        saved = nn.SequentialLR(optimizer, parts, [2])
+    else:
+        options = {"momentum": 0.9} if kind == "SGD" else {"amsgrad": True}
+        dtype = np.float16 if kind.endswith("bits") else np.float32
+        training = _Training(engine, getattr(nn, kind.split()[0]), options, dtype)
+        training.steps(0, 2)
+        saved = training.optimizer
+    before, refused = saved.state_dict(), 0
+    values = [] if training is None else training.values()
+    for _ in range(400):
+        state = deepcopy(before)
+        for _ in range(rng.integers(1, 3)):
+            _change(state, rng)
+        try:
+            saved.load_state_dict(state)
+        except PortableGPUError:
+            refused += 1
+        else:
+            saved.state_dict()
+            if training is not None:
+                training.optimizer.step()
+                training.set(values)
+            saved.load_state_dict(before)
+        after, expected = _flat(saved.state_dict()), _flat(before)
+        assert after.keys() == expected.keys()
+        for name, value in expected.items():
+            assert np.array_equal(after[name], value), name
+    assert 200 < refused < 400
