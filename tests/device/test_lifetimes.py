@@ -22,6 +22,7 @@ import portable_gpu as pg
 from portable_gpu.errors import ArgumentError, UnsupportedError
 from portable_gpu.runtime import registry
 from portable_gpu.runtime.engine import Engine
+from portable_gpu.runtime.launch import BoundKernel
 from portable_gpu.runtime.queue_state import QueueState
 
 ROOT = Path(__file__).parents[2]
@@ -209,6 +210,22 @@ def test_a_closed_engine(engine: Engine) -> None:
         plan(x, x)
     assert retained.get() == 25
     assert pg.sum(on_device).get() == 25  # its queue serves calls that name no engine
+
+
+def test_a_closed_engine_keeps_no_kernels(engine: Engine) -> None:
+    """Neither plans nor programs, while the engine and an array of it exist."""
+    kinds = (BoundKernel, cl.Program)
+    gc.collect()
+    x, before = np.ones((64, 70), np.float32), [alive(kind) for kind in kinds]
+    new_engine = Engine(engine.device)
+    retained = pg.asarray(x, engine=new_engine)
+    for _ in range(3):
+        assert pg.sum(retained, engine=new_engine).get() == pg.sum(x, engine=new_engine) == 64 * 70
+    assert all(alive(kind) > count for kind, count in zip(kinds, before, strict=True))
+    new_engine.close()
+    gc.collect()
+    assert [alive(kind) for kind in kinds] == before
+    assert retained.get().sum() == 64 * 70
 
 
 def test_the_default_engine_is_opened_anew(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
