@@ -22,7 +22,7 @@ from portable_gpu.codegen.arguments import arguments
 from portable_gpu.codegen.reductions import Request
 from portable_gpu.dtypes import element
 from portable_gpu.errors import DeviceMemoryError
-from portable_gpu.ops.explanation import explanation
+from portable_gpu.ops.explanation import Explanation, Question
 from portable_gpu.ops.gemm import variants as gemm_choice
 from portable_gpu.ops.gemm.commands.catalogue import contiguous
 from portable_gpu.ops.gemm.matrix import check
@@ -79,13 +79,17 @@ class Recorder:
         return SimpleNamespace(event=lambda _: SimpleNamespace(wait=lambda: None))
 
 
+def _explanation_of(variants: Any, target: Target) -> Explanation:
+    return Question("", (), np.dtype(np.float32), target, TABLE).answer(variants)
+
+
 @pytest.mark.divided
 @pytest.mark.parametrize("device", RECORDED)
 def test_the_best_is_built(device: str) -> None:
     target = detect(RECORDED[device][0])
     for name, every in problems(target, sorted(RECORDED).index(device), each=3):
         engine: Any = Recorder(target)
-        explained = explanation("", every, target)
+        explained = _explanation_of(every, target)
         bind_best(engine, every)
         assert set(engine.names) == set(explained.kernels), name
         assert engine.names[-1] == explained.kernels[-1], name
@@ -233,7 +237,7 @@ def test_the_best_of_several_preferred_variants_has_the_others_after_it() -> Non
 def test_explanations_tell_estimates_from_rules() -> None:
     target = detect(RECORDED["PoCL"][0])
     every = gemm_variants(contiguous(300, 300, 300, np.float32), target, TABLE)
-    explained = explanation("", every, target)
+    explained = _explanation_of(every, target)
     estimates = list(explained.estimates.values())
     assert estimates[0] is not None
     assert None in estimates
@@ -329,6 +333,6 @@ def test_launches_count() -> None:
     """A tiny product of 16-bit floats whose rows no copy engine takes is one launch."""
     h200 = detect(RECORDED["H200"][0])
     every = gemm_variants(contiguous(90, 28, 2, np.float16, (), "T", "T"), h200, TABLE)
-    assert explanation("", every, h200).path == "direct"
+    assert _explanation_of(every, h200).path == "direct"
     large = gemm_variants(contiguous(900, 280, 2000, np.float16, (), "T", "T"), h200, TABLE)
-    assert explanation("", large, h200).path.startswith("wgmma")
+    assert _explanation_of(large, h200).path.startswith("wgmma")
