@@ -27,6 +27,9 @@ from portable_gpu.tuning.costs import DeviceCosts, multiply_adds, overlapped
 from portable_gpu.tuning.figures import Figures
 from portable_gpu.tuning.table import TuningTable
 
+#: Bytes of an element that a GPU's work-item copies in the same time as a smaller one.
+_WORD = 4
+
 
 @dataclass(frozen=True)
 class ConvCosts(Figures):
@@ -621,6 +624,8 @@ def windows_seconds(windows: Windows, target: Target) -> float:
         return _windows_seconds(windows, target)
     bandwidth = DeviceCosts.of("device", target).bandwidth * target.compute_units
     moving = ConvCosts.of("convolutions", target).copy_time * windows.bytes / bandwidth
+    if not windows.sums:
+        moving *= max(1, _WORD / windows.elem.itemsize)
     k, (first, second, third) = WaitingCosts.on(target), windows.axes
     if not windows.sums:
         across = windows.channels > 1 and windows.image.channel == 1 and not windows.last

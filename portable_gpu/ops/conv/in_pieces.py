@@ -36,6 +36,9 @@ from portable_gpu.targets import Target
 from portable_gpu.tuning.table import TuningTable
 
 _CHUNK = 8  # elements that a work-item copies at a time
+_LEAST = 16  # channels of a place from which on its pieces are near enough to each other in memory
+#: The factor of the time of passes and products if an array has fewer channels.
+_FEW_CHANNELS = {"forward": 4.0, "input": 4.0, "weight": 2.0}
 
 
 def variants(problem: ConvProblem, target: Target, table: TuningTable) -> Iterator[Variant]:
@@ -74,12 +77,16 @@ def _variant(
     copy = _copy_of_result(problem, inside)
     copied = [best_of(elementwise_variants(copy, target, table), target)] if copy else []
     launched = [*multiplied, *copied]
+    read = problem.filters if problem.direction == "input" else problem.channels
+    few = _FEW_CHANNELS[problem.direction] if read // problem.groups < _LEAST else 1.0
     workspace = sum(item.space.nbytes for item in passes) + (_result(inside).nbytes if copy else 0)
     return Variant(
         path="implicit_gemm",
         name="implicit_gemm, in pieces",
-        estimate=sum(item.estimate for item in launched)
-        + repack_seconds([item.repack.moved for item in passes], target),
+        estimate=few * (
+            sum(item.estimate for item in launched)
+            + repack_seconds([item.repack.moved for item in passes], target)
+        ),
         launches=len(passes) + sum(item.launches for item in launched),
         why=f"windows gathered from images in pieces of bfloat16: {multiplied[0].name}",
         texts=lambda: [

@@ -188,9 +188,14 @@ def _shape_of_item(p: ConvProblem, axes: Sequence[SpaceAxis]) -> tuple[int, int,
 
     Of those that were timed (docs/experiments) they are the fastest.
     """
-    if are_by_channels(p):
-        return (2, 16, 1) if p.elem.itemsize > 2 else (2, 8, 2)
     image, size, _ = p.images
+    if are_by_channels(p):
+        strided = p.stride != (1, 1, 1)
+        if p.elem.itemsize > 2:
+            return 4 if strided and p.direction == "forward" else 2, 16, 1
+        if strided:
+            return 4, 8, 1
+        return (2, 8, 1) if size[2] % 4 else (4, 8, 2)
     rows = 1 if axes[1].step > 1 else 2
     return (4 if whole_vectors(image, size[2], 4, p) else 2), 0, rows
 
