@@ -57,7 +57,7 @@ ${load(elem, row_taps, wide, I)}\
 % endif
 </%def>
 
-## Prefetch the places of V results of the next row, and what they read first of s.  below: the last row that they read.
+## Prefetch V results of the next row, and the elements of s that no results before them read, up to the row `below`.
 <%def name="fetch_ahead(elem, row_taps, V, I)">\
         for (${I} row = max(below - step1 + 1, 0L); row <= below; row++) {
 % for j in [j for j in row_taps.loads if j > row_taps.loads[-1] - max(1, V * row_taps.step // row_taps.divisor)]:

@@ -1,11 +1,12 @@
 ## Matrices of different sizes: kernels with `ragged` take n, offsets and strides of each from `table`, an array of
-## long, which has five numbers for each matrix, or eight for each pair, in the order in which they are read here.
+## long, which has five numbers for each matrix to factorise, or eight for each pair of L and B to solve, in the order
+## in which they are read here.  In scope: product, the index of the matrix or of the pair.
 ##
-##   matrix(names)   read from the table, for matrix `product`: n, its offset and strides, and its index in the report
-##   pair(n_type)    read from the table, for pair `product`: n, m, and the offsets and strides of L and of B
+##   matrix(names)   declare n and the index in the report; set the pointers and strides of the operands `names`
+##   pair(n_type)    declare n and m; set the pointers and strides of L and of B
 ##   line(n, e)      the distance of rows in scratch, in elements, for n columns: an odd number of cache lines of
 ##                   64 bytes, so that rows are in different sets of the cache
-## Offsets count elements from the start of the operands.  names: the operands.
+## Offsets count elements from the start of the operands.
 
 <%def name="matrix(names, n_type='int')">
     __global const long *entry = table + 5 * product;

@@ -13,19 +13,18 @@
 ##     +-----+-----+-----+          D: L's diagonal tile s
 ##   P: L's rows s, conjugated        Q: L's rows f
 ##   D: L's diagonal tile s, conjugated; if s = f it is computed from V
-##   The numbers are tickets, of a factor those with pairs.
+##   The number in a tile is the ticket of its group.  Of a factor, two tiles with one number are a pair (_pair).
 ##
-## The ticket of a group determines its tile, or its pair of tiles (_pair).  All tiles that these depend on belong to
-## groups with lower tickets, for which it waits (group/waiting).  A diagonal tile has
-## four parts of 16 columns.  Its flag is the number of parts that are done, because the tiles below continue with them.
+## A group waits for tiles of groups with lower tickets only (group/waiting).  A diagonal tile has four parts of 16
+## columns.  Its flag is the number of parts that are done, because the tiles below continue with them.
 ##
-## problem     CholeskyProblem or SolveProblem (forwards)     factorise   which of the two
+## problem     CholeskyProblem or SolveProblem (forwards)     factorise   whether it is the former
 ## separate    whether C and V are different arrays; then elements above L become zeros
 ## unit, conj  whether L has a unit diagonal, and whether P and D are conjugated
 ## p_along, q_along  whether elements of P, and of Q, that are neighbours along k are neighbours in memory
 ## by_columns  whether the elements of a column of V are neighbours in memory
 ## mma         whether products are by matrix instructions (float64)    paired   whether there are pairs
-## item_rows   rows of V that a work-item has: see _tile    panels   1 or 2 of each operand in local memory
+## item_rows   rows of V that a work-item has: see _tile    panels   of each operand in local memory, 1 or 2
 ## in_fronts, adds   whether this is a kernel of fronts; whether stores add to V (fronts/update): here both are False
 <%namespace name="group" file="/group/group.cl.mako"/>
 <%namespace name="element" file="/common/element.cl.mako"/>
@@ -86,7 +85,7 @@ ${operands.locate(names, rank, "product")}
 % endif
 % if factorise and separate:
 <%
-begin = "max(s0, 0l)" if paired else "s0"
+begin = "max(s0, 0l)" if paired else "s0"  # a pair without V has s = -1
 end = "has_diagonal ? f0 + 64 : s0 + 64" if paired else "s0 + 64"
 %>\
     ${memory.zeros(begin, end)}

@@ -8,16 +8,16 @@
 ##                           C: rows of B, with the children's contributions, or (backward) of Y.
 ##
 ## tiles_f         tiles of 64 right-hand sides, of which there are `count`; a group's ticket is task * tiles_f + f
-## tasks           for each block of rows: front, block s, and (in .w) the number of all blocks of the fronts before
+## tasks           for each block of rows: x, the front; y, block s; w, the number of all blocks of the fronts before
 ## counters        | next ticket | groups that are done | flag of tile (0, 0) of task 0's front | (0, 1) | ...
 ## x_all           n x count, row-major, in the permuted numbering
 ## contribution_start     (forward) for each front: the first row of its contribution in `contributions`
-## addends, addends_start (forward) row i of front s adds the rows addends[k] of `contributions`, for k from
-##                 addends_start[first[s] + row_start[s] + i] to before the next of these numbers
+## addends, addends_start (forward) to row i of a front the rows addends[k] of `contributions` are added, for k from
+##                 addends_start[j] to addends_start[j + 1] - 1, where j is first + row_start + i of this front
 ## p_part, q_part  `panels` panels of 16 steps of k by 64 elements each (factor/_panels)
 ## e, mma          Element; whether products are by matrix instructions (float64)      backward   which solve
-## item_rows       rows of V of a work-item.  The variables s to v and those in local memory are what the parts of
-##                 factor/ have in scope: factor/_tile lists them.
+## item_rows       rows of V of a work-item.  factor/_tile explains the variables that this kernel shares with the
+##                 parts of factor/: s, f, l, v, p_part ...
 <%namespace name="group" file="/group/group.cl.mako"/>
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="epilogue" file="/common/epilogue.cl.mako"/>

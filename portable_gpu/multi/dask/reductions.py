@@ -33,7 +33,7 @@ def sum(x: da.Array, axis: Axes = None, dtype: Any = None, keepdims: bool = Fals
         keepdims: Whether summed axes stay with extent 1.
 
     Returns:
-        A Dask array, cut as ``x`` along the axes that stay.
+        A Dask array with the chunks of ``x`` along the other axes.
 
     Raises:
         ArgumentTypeError, ArgumentError, DTypeError: ``x`` is not a Dask array of known chunks and

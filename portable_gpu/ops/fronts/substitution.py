@@ -39,7 +39,7 @@ _MAX_VECTORS = 3
 #: and work-items.
 _NARROW: _Classes = (24,), ((512, 256),)
 _WIDE: _Classes = (24, 48), ((64, 64), (160, 128))
-_LINE = 128
+_LINE = 128  # bytes of right-hand sides of a row
 
 
 def supports_stages(target: Target, elem: Element) -> bool:
