@@ -22,6 +22,8 @@ _LANES = 16
 _BLENDED = 1024
 #: Outputs of a plane whose places have one table, at most: it is in the first caches.
 _PLANE = 4096
+#: Columns for each place of a row that is padded as a whole, at most.
+_COLUMNS_PER_PLACE = 4
 #: The time of a tap whose places are read from a table, in those of one whose places are regular.
 _GATHERED = 4
 #: Outputs whose places are computed instead of being read from a table, at least.
@@ -193,12 +195,15 @@ def _with_columns(axes: SamplingAxes) -> SamplingAxes | None:
     It is for padding: almost all of such a row is one copy of elements that are contiguous.
 
     Returns:
-        ``None`` if there is no column axis, if rows are long, or if arrays have gaps there.
+        ``None`` if there is no column axis, if rows are long, if arrays have gaps there, or if
+        places are few for the columns: outside of the one copy, elements are copied one by one.
     """
     column, last = axes.column_axis, axes.ruled[-1] if axes.ruled else None
     if column is None or last is None or not isinstance(last.rule, Padding):
         return None
     if last.rule.outputs * column.size > _PLANE or set(column.strides) != {1}:
+        return None
+    if column.size > _COLUMNS_PER_PLACE * last.rule.outputs:
         return None
     if set(last.strides) != {column.size}:
         return None
