@@ -155,3 +155,27 @@ def test_a_convolution_lists_its_variants_once(
     assert engine is not None
     assert states(both) == {engine}
     assert listed == [engine.target]
+
+
+def test_small_convolutions_of_device_arrays_take_the_variant_of_one_thread(
+    both: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A repeated call runs on the calling thread, for which another variant may be the fastest."""
+    bound: list[str] = []
+    bind = conv_variants.bind_best
+
+    def recorded(engine: Engine, every: Any) -> Any:
+        bound.extend(variant.name for variant in every)
+        return bind(engine, every)
+
+    monkeypatch.setattr(conv_variants, "bind_best", recorded)
+    x, w = (
+        pg.asarray(np.ones(shape, np.float32), engine=both)
+        for shape in ((2, 8, 8, 8), (8, 8, 1, 1))
+    )
+    y = pg.nn.conv2d(x, w)
+    assert len(bound) == 1
+    np.testing.assert_array_equal(y.get(), np.full((2, 8, 8, 8), 8, np.float32))
+    bound.clear()
+    pg.nn.conv2d(np.ones((8, 64, 28, 28), np.float32), np.ones((64, 64, 3, 3), np.float32))
+    assert len(bound) > 1  # all variants of work for several threads
