@@ -88,6 +88,7 @@ class Member:
 
     def __init__(self, index: int, engine: Engine, limit: int) -> None:
         self.index, self.engine, self.limit = index, engine, limit
+        engine.keeps_results = False  # memory that a call kept would count as an array's
         setattr(engine.queue, STATE, engine.state())  # so that an array's methods take this engine
         self._copies: cl.CommandQueue | None = None
         self._sends: cl.CommandQueue | None = None

@@ -154,6 +154,8 @@ class Engine(Closing):
         self.target: Target = calibrated(target)
         #: A CPU device works on NumPy memory in place, whatever class is forced on it.
         self.maps_host_memory = self.target.facts.type == "cpu"
+        #: Whether repeated calls keep the memory of small results (:class:`KeptMemory`).
+        self.keeps_results = True
         #: Whether its kernels accept any host address, so that NumPy arrays may have any size.
         self.takes_host_pointers = self.maps_host_memory and self.target.facts.svm
         #: Large copies of NumPy arrays.

@@ -60,7 +60,7 @@ class KeptMemory:
         Raises:
             DeviceMemoryError: New memory cannot be allocated.
         """
-        if not self.is_kept:
+        if not (self.is_kept and state.engine.keeps_results):
             return state.allocate(self._nbytes)
         try:
             pieces = self._idle.pop()

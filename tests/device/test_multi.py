@@ -48,9 +48,9 @@ from portable_gpu.multi import (
     failures,
     moves,
     partition,
-    shares,
     transfers,
 )
+from portable_gpu.multi import group as grouping
 from portable_gpu.multi.member import Member
 from portable_gpu.multi.operations import expressions, host_products, products, runs
 from portable_gpu.multi.operations.operands import recorded_kernels
@@ -1232,9 +1232,9 @@ def test_shares_of_unlike_devices_are_measured(groups: dict[str, DeviceGroup]) -
     assert group.shares == (0.5, 0.5)
     seconds = iter([0.25, 0.75])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(shares, "_kind", lambda member: member.index)
-        patch.setattr(shares, "_seconds", lambda _: next(seconds))
-        measured = shares.measured_shares(group.members)
+        patch.setattr(grouping, "_kind", lambda member: member.index)
+        patch.setattr(grouping, "_seconds", lambda _: next(seconds))
+        measured = grouping.measured_shares(group.members)
     assert measured == pytest.approx((0.75, 0.25))
     devices = [engine.device for engine in group.engines]
     with DeviceGroup(devices, shares=(3, 1)) as uneven:
