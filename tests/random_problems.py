@@ -19,6 +19,7 @@ from sparse_matrices import numeric_of
 from portable_gpu.codegen.epilogue import Epilogue
 from portable_gpu.dtypes import dtype_of, element
 from portable_gpu.ops.attention.plan import AttentionProblem
+from portable_gpu.ops.attention.variants import backward_variants
 from portable_gpu.ops.attention.variants import variants as attention_variants
 from portable_gpu.ops.conv.commands.cases import problem as layer_problem
 from portable_gpu.ops.conv.variants import variants as layer_variants
@@ -586,7 +587,8 @@ def _draw_layer(draws: Draws, target: Target) -> dict[str, Any]:
         "direction": draws.one(("forward", "input", "weight")),
         "dtype": draws.one(("float16", "float16", "bfloat16", "float32")),
         "extents": [
-            draws.extent(64), 8 * draws.extent(40), stride * extent, stride * draws.extent(60),
+            draws.extent(64), draws.one((8, 8, 1)) * draws.extent(40), stride * extent,
+            stride * draws.extent(60),
             8 * draws.extent(40), taps, taps,
         ],
         "stride": stride, "padding": taps // 2, "last": draws.chance(0.7),
@@ -637,19 +639,35 @@ def _draw_attention(draws: Draws, target: Target) -> dict[str, Any]:
 
 
 def _attention(data: Data, target: Target) -> list[Variant]:
+    return attention_variants(_attention_problem(data), target, TABLE)
+
+
+def _draw_attention_gradient(draws: Draws, target: Target) -> dict[str, Any]:
+    return {**_draw_attention(draws, target), "side": draws.one(("q", "k"))}
+
+
+def _attention_gradient(data: Data, target: Target) -> list[Variant]:
+    return backward_variants(_attention_problem(data), data["side"], target, TABLE)
+
+
+def _attention_problem(data: Data) -> AttentionProblem:
+    """The problem of dense arrays; of a gradient, those of one side follow the mask."""
     elem, (dq, dv) = element(dtype_of(data["dtype"])), data["extents"]
     batch, heads, queries, keys = (data[name] for name in ("batch", "heads", "queries", "keys"))
     wide = element(np.float64 if elem.real == "double" else np.float32)
-    sizes = [(queries, dq), (keys, dq), (keys, dv), (queries, keys), (queries, dv), (queries, 1)]
     mask = {"bool": element(bool), "float16": elem}.get(data["mask"])
+    sizes = [(queries, dq), (keys, dq), (keys, dv), (queries, keys), (queries, dv), (queries, 1)]
+    sizes += {
+        "": [], "q": [(queries, dv), (queries, dq), (queries, 1)],
+        "k": [(queries, 1), (keys, dq), (keys, dv)],
+    }[data.get("side", "")]  # fmt: skip
     if mask is None:
         del sizes[3]
     strides = tuple((heads * rows * n, rows * n, n, 1) for rows, n in sizes)
-    problem = AttentionProblem(
+    return AttentionProblem(
         elem, wide, mask, batch, heads, 1, queries, keys, dq, dv, strides,
         data["mask"] == "causal", data["scale"] * 0.125, True,
     )  # fmt: skip
-    return attention_variants(problem, target, TABLE)
 
 
 FAMILIES: dict[str, Family] = {
@@ -667,5 +685,6 @@ FAMILIES: dict[str, Family] = {
     "fronts": Family(_draw_fronts, bind=_fronts),
     "sampling": Family(_draw_sampling, _sampling),
     "attention": Family(_draw_attention, _attention),
+    "attention_gradient": Family(_draw_attention_gradient, _attention_gradient),
     "layer": Family(_draw_layer, _layer, limit=6),
 }

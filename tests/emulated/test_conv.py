@@ -302,8 +302,11 @@ def test_gradients_of_16_bit_filters(places: tuple[int, int], last: bool, taps: 
     np.testing.assert_array_equal(result.transpose(0, 3, 1, 2) if last else result, expected)
 
 
-@pytest.mark.parametrize(("space", "name"), [((6, 10), "tiny"), ((10, 14), "64x192")])
-def test_results_of_adjacent_places(space: tuple[int, int], name: str) -> None:
+@pytest.mark.parametrize(
+    ("space", "name", "shares"),
+    [((6, 10), "tiny", 0), ((10, 14), "64x192", 0), ((6, 10), "tiny", 3)],
+)
+def test_results_of_adjacent_places(space: tuple[int, int], name: str, shares: int) -> None:
     """Chunks of 8 bytes have four places of one image; rows of a warp are of several images."""
     gpu, rng = Emulator.of("sm_90"), np.random.default_rng(len(name))
     elem, extents = element(np.float16), (3, 16, *space, 20, 3, 3)
@@ -325,7 +328,7 @@ def test_results_of_adjacent_places(space: tuple[int, int], name: str) -> None:
         memory[-1][where(array.shape, strides)] = array
     bias = rng.integers(-4, 5, w[0]).astype(np.float16)
     policy = replace(WgmmaPolicy.for_shape_class(name), bulk=False)
-    plan = MatrixPlan(gpu, item.problem, Tiling("", policy))  # type: ignore[arg-type]
+    plan = MatrixPlan(gpu, item.problem, Tiling("", policy, shares=shares))  # type: ignore[arg-type]
     out = np.full(p.y_elements + 32, np.nan, np.float16)
     plan.enqueue(gpu, [*memory, bias, out], (0, 0, 0, 16), (1.0, 0.0))  # type: ignore[arg-type]
     assert np.isnan(out[:16]).all()
