@@ -381,6 +381,22 @@ def test_groups_of_planes(
         assert len(selected) == 2
 
 
+def test_groups_of_one_channel_with_gaps_between_rows(engine: Engine) -> None:
+    """Rows of places are no channels, each of which would have sums of its own."""
+    x, dy = RNG.standard_normal((2, 5, 1, 8, 3)).astype(np.float32)
+    with_gaps = np.zeros((5, 1, 8, 8), np.float32)
+    with_gaps[..., :3] = dy
+    _, mean, rstd = pg.nn.native_group_norm(x, 1, None, engine=engine)
+    one = np.ones(1, np.float32)
+    _, dw, db = pg.nn.group_norm_backward(
+        with_gaps[..., :3], x, 1, mean, rstd, one, one, engine=engine
+    )
+    want = Reference(x.reshape(5, 24), (1,), 1.0, 0.0)
+    most = dy.size * float(np.abs(dy).max())
+    close(dw, np.array([(dy.reshape(5, 24) * want.hat).sum()]), most * 6.0)
+    close(db, np.array([dy.astype(np.float64).sum()]), most)
+
+
 @pytest.mark.path
 @pytest.mark.parametrize("dtype", [np.float32, np.float16])
 def test_gradients_of_single_channels(engine: Engine, dtype: type) -> None:

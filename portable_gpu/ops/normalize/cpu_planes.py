@@ -106,6 +106,9 @@ def cpu_planes_kernel(
     along = dict(zip(p.element_names, problem.inner.strides, strict=True))
     if any(step != (name in ("dy", "x", "dx")) for name, step in along.items()):
         return None
+    across = dict(zip(p.element_names, problem.outer[0].strides, strict=True))
+    if not all(across[name] for name in p.sums):  # an axis of places of a single channel
+        return None
     if 2 * problem.rows <= target.compute_units:
         return None
     policy = table.choose("normalize", RowsPolicy, target, problem.elems[0]).policy
