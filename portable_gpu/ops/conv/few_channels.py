@@ -151,8 +151,10 @@ def variant(
         return None
     costs = DeviceCosts.of("device", target)
     products = inner(merged.inside, target, table)
-    copies = [copy for copy in (merged.filters and merged.filters[0], merged.result) if copy]
+    filters = [merged.filters[0]] if merged.filters else []
+    copies = [*filters, *([merged.result] if merged.result else [])]
     moves = [best_of(elementwise_variants(copy, target, table), target) for copy in copies]
+    before, after = moves[: len(filters)], moves[len(filters) :]
     padded = merged.padded.values()
     padding = sum(copy.moved for copy in padded) / (costs.bandwidth * target.compute_units)
     workspace = problem.elem.itemsize * (
@@ -167,8 +169,9 @@ def variant(
         why="few channels merged with taps or residues; " + products.why,
         texts=lambda: [
             *(copy.specialization(target) for copy in padded),
-            *(text for move in moves for text in move.texts()),
+            *(spec for move in before for spec in move.texts()),
             *products.texts(),
+            *(spec for move in after for spec in move.texts()),
         ],
         bind=partial(_bind, problem=problem, merged=merged, inner=inner),
         details={

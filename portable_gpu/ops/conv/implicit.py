@@ -83,6 +83,7 @@ def by_copies(
     variant = _of_windows(inside, target, table)
     copies = _image_copies(problem, inside)
     moved = [best_of(elementwise_variants(copy, target, table), target) for copy, _, _ in copies]
+    moves = list(zip(moved, (place == problem.last for _, _, place in copies), strict=True))
     copied = sum(space.nbytes for _, space, _ in copies)
     return replace(
         variant,
@@ -91,7 +92,11 @@ def by_copies(
         estimate=variant.estimate + sum(item.estimate for item in moved),
         launches=variant.launches + len(moved),
         why="images copied with adjacent channels; " + variant.why,
-        texts=lambda: [*(spec for item in moved for spec in item.texts()), *variant.texts()],
+        texts=lambda: [
+            *(spec for move, is_last in moves if not is_last for spec in move.texts()),
+            *variant.texts(),
+            *(spec for move, is_last in moves if is_last for spec in move.texts()),
+        ],
         bind=partial(_bind_copies, problem=problem, inside=inside),
         details={
             **variant.details,
@@ -144,9 +149,11 @@ def _of_windows(problem: ConvProblem, target: Target, table: TuningTable) -> Var
     """The variant whose products gather windows of the images where they are."""
     products = taken_products(problem, target, table)
     multiplied = [best_of(fastest(item.problem, target, table), target) for item in products]
-    copies = _copies(problem, products)
-    moved = [best_of(elementwise_variants(copy, target, table), target) for copy in copies]
-    launched, first = [*moved, *multiplied], (multiplied or moved)[0]
+    before, after = (
+        [best_of(elementwise_variants(copy, target, table), target) for copy in copies]
+        for copies in _copies(problem, products)
+    )
+    launched, first = [*before, *multiplied, *after], (multiplied or before)[0]
     workspace = problem.elem.itemsize * sum(
         prod(item.copied.extents) for item in products if item.copied
     )
@@ -239,11 +246,13 @@ def _from_packed(p: ConvProblem, packed: PackedCopy) -> ElementwiseProblem:
     return moved(p.elem, packed.extents, contiguous_strides(packed.extents), packed.strides)
 
 
-def _copies(p: ConvProblem, products: Sequence[WindowProduct]) -> list[ElementwiseProblem]:
-    """All elementwise kernels before the products."""
-    copies = [copy for item in products if (copy := _copy(p, item)) is not None]
-    copies += [_from_packed(p, item.packed_result) for item in products if item.packed_result]
-    return [_fill(p), *copies] if _has_empty_sums(p, products) else copies
+def _copies(
+    p: ConvProblem, products: Sequence[WindowProduct]
+) -> tuple[list[ElementwiseProblem], list[ElementwiseProblem]]:
+    """All elementwise kernels before the products, and those after them."""
+    before = [_fill(p)] if _has_empty_sums(p, products) else []
+    before += [copy for item in products if (copy := _copy(p, item)) is not None]
+    return before, [_from_packed(p, item.packed_result) for item in products if item.packed_result]
 
 
 def _has_empty_sums(p: ConvProblem, products: Sequence[WindowProduct]) -> bool:
