@@ -381,6 +381,15 @@ def test_groups_of_planes(
         assert len(selected) == 2
 
 
+def test_rows_of_places_beside_those_of_other_channels(engine: Engine) -> None:
+    """The rows of a place of all channels are adjacent, and are no channels with their weights."""
+    x = RNG.standard_normal((130, 12, 30)).astype(np.float32).transpose(1, 0, 2)[None]
+    w, b = RNG.standard_normal((2, 12)).astype(np.float32)
+    want = Reference(x, (2, 3), w.reshape(1, 12, 1, 1), b.reshape(1, 12, 1, 1))
+    got = pg.nn.instance_norm(x, weight=w, bias=b, engine=engine)
+    close(got, want.y, far(want, np.float32))
+
+
 def test_groups_of_one_channel_with_gaps_between_rows(engine: Engine) -> None:
     """Rows of places are no channels, each of which would have sums of its own."""
     x, dy = RNG.standard_normal((2, 5, 1, 8, 3)).astype(np.float32)

@@ -232,6 +232,10 @@ def cpu_channels_kernel(
                 return None
         elif along != 1:
             return None
+    for name in set(p.inputs).difference(near) if problem.outer else ():
+        step = row_channels.strides[p.element_names.index(name)]
+        if row_axis.strides[p.operands.index(name)] != row_channels.size * step:
+            return None  # these are places of a channel, whose values are the same
     row = table.choose("normalize", RowsPolicy, target, problem.elems[0])
     policy, units = row.policy, target.compute_units
     nbytes = (
