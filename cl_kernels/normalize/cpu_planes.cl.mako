@@ -2,17 +2,17 @@
 ## gradients by weight and bias, on a CPU.  The elements of a channel are contiguous: images are NCHW.
 ##
 ##   row   channel 0 | V V V ... V' |    V elements of a channel; V', the last V elements, overlaps the vector before it
-##         channel 1 | V V V ... V' |    if V does not divide `places`: a fold takes only the new elements of it
+##         channel 1 | V V V ... V' |    if V does not divide `places` (at least V): sums leave out what they have of it
 ##
-##   dw_parts[image, c] = rstd sum dy (x - mean),  db_parts[image, c] = sum dy, over the places of channel c
-##   dx = rstd w dy - ((x - mean) slope + shift),   with sums over the row's `count` elements:
-##   slope = rstd^3 sum w dy (x - mean) / count,    shift = rstd sum w dy / count
+##   dw_parts[image, c] = rstd * sum(dy * (x - mean)),  db_parts[image, c] = sum(dy), over the places of channel c
+##   slope = rstd^3 * sum(w * dy * (x - mean)) / count,  shift = rstd * sum(w * dy) / count, over the row's elements
+##   dx = rstd * w * dy - ((x - mean) * slope + shift)
 ##
-## A work-item is a group.  It computes rows_each rows; a row is a group of channels of one image.  It folds each
-## channel, and reads them again for dx, from the last to the first, because the last ones are in the caches.
-##
-## U: vectors of a step, each with sums of its own.  written: the results.  NAME_channel: the stride of operand NAME
-## between channels.  elems, real, V, kept: see _program.
+## A work-group has one work-item, which computes rows_each rows; a row is a group of channels of one image.  It adds up
+## each channel, and then reads the channels again for dx, from the last to the first: the last ones are in the caches.
+## dx is stored twice where V' overlaps, so it must not be dy or x.
+## U: vectors of a step, each with sums of its own.  written: the names of the results.  NAME_channel: the stride of
+## operand NAME between channels.  elems, real, V, kept: see normalize/_program.
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%include file="/common/prelude.cl.mako"/>
 <% value, suffix = vector(real, V), V if V > 1 else "" %>\

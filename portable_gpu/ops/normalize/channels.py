@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from portable_gpu.codegen.parameters import Parameter, buffer, scalars
+from portable_gpu.codegen.parameters import Parameter, scalars
 from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.ops.normalize.kernels import aligned_vector
 from portable_gpu.ops.normalize.policy import RowsPolicy
@@ -72,14 +72,7 @@ class ChannelsKernel:
 
     def _parameters(self) -> list[Parameter]:
         problem, p = self.problem, self.problem.program
-        written = dict(p.outputs)
-        result = []
-        for name, elem in zip(p.operands, problem.elems, strict=True):
-            result += [buffer(f"{elem.name}_t", f"{name}_data", writes=name in written)]
-            result += scalars("long", f"{name}_offset")
-        for k in range(len(problem.kept)):
-            result += scalars("uint", f"kept{k}_size")
-            result += scalars("long", *(f"{name}_kept{k}" for name in p.operands))
+        result = problem.operand_parameters()
         for k in range(len(problem.outer)):
             result += scalars("long", *(f"{name}_outer{k}" for name in p.element_names))
         return [*result, *scalars("uint", "n", "channels"), *scalars(problem.real, "count")]
@@ -87,11 +80,10 @@ class ChannelsKernel:
     def constants(self) -> dict[str, int]:
         """The scalars of every launch."""
         problem, p = self.problem, self.problem.program
-        result = {"n": problem.inner.size, "channels": self.channels, "count": problem.count}
-        for k, axis in enumerate(problem.kept):
-            result[f"kept{k}_size"] = axis.size
-            steps = zip(p.operands, axis.strides, strict=True)
-            result |= {f"{name}_kept{k}": step for name, step in steps}
+        result = {
+            "n": problem.inner.size, "channels": self.channels, "count": problem.count,
+            **problem.row_constants(),
+        }  # fmt: skip
         for k, axis in enumerate(problem.outer):
             steps = zip(p.element_names, axis.strides, strict=True)
             result |= {f"{name}_outer{k}": step for name, step in steps}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from portable_gpu.codegen.parameters import Parameter, buffer, scalars
+from portable_gpu.codegen.parameters import Parameter, scalars
 from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.ops.normalize.policy import RowsPolicy
 from portable_gpu.ops.normalize.problem import RowProblem
@@ -49,14 +49,7 @@ class CpuPlanesKernel:
 
     def _parameters(self) -> list[Parameter]:
         problem, p = self.problem, self.problem.program
-        written = dict(p.outputs)
-        result = []
-        for name, elem in zip(p.operands, problem.elems, strict=True):
-            result += [buffer(f"{elem.name}_t", f"{name}_data", writes=name in written)]
-            result += scalars("long", f"{name}_offset")
-        for k in range(len(problem.kept)):
-            result += scalars("uint", f"kept{k}_size")
-            result += scalars("long", *(f"{name}_kept{k}" for name in p.operands))
+        result = problem.operand_parameters()
         result += scalars("long", *(f"{name}_channel" for name in p.element_names))
         result += scalars("uint", "rows", "rows_each", "channels", "places")
         return [*result, *scalars(problem.real, "count")]
@@ -71,11 +64,8 @@ class CpuPlanesKernel:
             "channels": channels.size,
             "places": problem.inner.size,
             "count": problem.count,
+            **problem.row_constants(),
         }
-        for k, axis in enumerate(problem.kept):
-            result[f"kept{k}_size"] = axis.size
-            steps = zip(p.operands, axis.strides, strict=True)
-            result |= {f"{name}_kept{k}": step for name, step in steps}
         steps = zip(p.element_names, channels.strides, strict=True)
         return result | {f"{name}_channel": step for name, step in steps}
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from math import prod
 
 from portable_gpu.codegen.axes import Axis, merged
+from portable_gpu.codegen.parameters import Parameter, buffer, scalars
 from portable_gpu.dtypes import Element, element
 from portable_gpu.errors import ArgumentError
 from portable_gpu.ops.normalize.programs import program
@@ -42,6 +43,27 @@ class RowProblem:
     def program(self) -> RowProgram:
         """The computation of each row."""
         return program(self.name, self.flags)
+
+    def operand_parameters(self) -> list[Parameter]:
+        """The kernel parameters of the operands: arrays, offsets, and strides of the rows' axes."""
+        p, written = self.program, dict(self.program.outputs)
+        result = []
+        for name, elem in zip(p.operands, self.elems, strict=True):
+            result += [buffer(f"{elem.name}_t", f"{name}_data", writes=name in written)]
+            result += scalars("long", f"{name}_offset")
+        for k in range(len(self.kept)):
+            result += scalars("uint", f"kept{k}_size")
+            result += scalars("long", *(f"{name}_kept{k}" for name in p.operands))
+        return result
+
+    def row_constants(self) -> dict[str, int]:
+        """The extents of the rows' axes, and the strides of the operands along them."""
+        result: dict[str, int] = {}
+        for k, axis in enumerate(self.kept):
+            result[f"kept{k}_size"] = axis.size
+            steps = zip(self.program.operands, axis.strides, strict=True)
+            result |= {f"{name}_kept{k}": step for name, step in steps}
+        return result
 
     @property
     def rows(self) -> int:
