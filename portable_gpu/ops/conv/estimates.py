@@ -158,7 +158,7 @@ class WindowCosts(Figures):
         step: A vector of a tile in a step of k.
         packed: An element that is packed for tiles, also beyond the end of the operand.
         stored_singly: An element of a result whose rows are not contiguous.
-        beside: An element of products side by side, in addition to their own estimate.
+        in_batch: An element of products side by side, in addition to their own estimate.
         half: A 16-bit float that is stored, or packed from an operand whose tiles are not adjacent.
         byte: A byte of an operand or a result.
     """
@@ -183,7 +183,7 @@ class WindowCosts(Figures):
     step: float
     packed: float
     stored_singly: float
-    beside: float
+    in_batch: float
     half: float
     byte: float
 
@@ -545,7 +545,7 @@ def fourier_seconds(strips: int, numbers: int, nbytes: int, target: Target) -> f
 def tiles_seconds(
     items: int, context: Mapping[str, Any], constants: Mapping[str, int], target: Target
 ) -> float:
-    """Return the seconds of a transform of ``winograd`` on a CPU, but for those of moving data."""
+    """Return the seconds of a transform of ``winograd`` on a CPU, without those of moving data."""
     k, c, wide = TransformCosts.on(target), constants, context["wide"]
     vectors, singles, lines = 1, 0, 0
     if "adjacent" in context:  # of filters, or of the sums for their gradient
@@ -693,7 +693,7 @@ def best_product(
     if best.path == "packed, side by side":
         k, p = WindowCosts.on(target), problem
         seconds = SmallCosts.of("gemm_small", target).side_by_side(p, form.policy.vector)
-        seconds += p.batch_size * (p.m * p.k + p.k * p.n + p.m * p.n) * k.beside
+        seconds += p.batch_size * (p.m * p.k + p.k * p.n + p.m * p.n) * k.in_batch
         return replace(best, estimate=k.call + seconds / target.compute_units)
     if prepacked:
         left = {"a": form.a_packed, "b": form.b_packed}

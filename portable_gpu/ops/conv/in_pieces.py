@@ -33,12 +33,26 @@ from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.plan import Plan, Step, Steps, Temporary
 from portable_gpu.runtime.views import contiguous_strides
 from portable_gpu.targets import Target
+from portable_gpu.tuning.figures import Figures
 from portable_gpu.tuning.table import TuningTable
 
 _CHUNK = 8  # elements that a work-item copies at a time
-_LEAST = 16  # channels of a place from which on its pieces are near enough to each other in memory
-#: The factor of the time of passes and products if an array has fewer channels.
-_FEW_CHANNELS = {"forward": 4.0, "input": 4.0, "weight": 2.0}
+_LEAST = (
+    16  # channels of a place that are not few: the windows of fewer are many short runs of memory
+)
+
+
+@dataclass(frozen=True)
+class FewChannelCosts(Figures):
+    """The factors of the time of passes and products if places have few channels.
+
+    Attributes:
+        few: Forward, and for the gradient of the input.
+        few_by_weights: For the gradient of the weights.
+    """
+
+    few: float
+    few_by_weights: float
 
 
 def variants(problem: ConvProblem, target: Target, table: TuningTable) -> Iterator[Variant]:
@@ -78,12 +92,14 @@ def _variant(
     copied = [best_of(elementwise_variants(copy, target, table), target)] if copy else []
     launched = [*multiplied, *copied]
     read = problem.filters if problem.direction == "input" else problem.channels
-    few = _FEW_CHANNELS[problem.direction] if read // problem.groups < _LEAST else 1.0
+    costs, slower = FewChannelCosts.of("convolutions in pieces", target), 1.0
+    if read // problem.groups < _LEAST:
+        slower = costs.few_by_weights if problem.direction == "weight" else costs.few
     workspace = sum(item.space.nbytes for item in passes) + (_result(inside).nbytes if copy else 0)
     return Variant(
         path="implicit_gemm",
         name="implicit_gemm, in pieces",
-        estimate=few * (
+        estimate=slower * (
             sum(item.estimate for item in launched)
             + repack_seconds([item.repack.moved for item in passes], target)
         ),
