@@ -103,7 +103,7 @@ class ArraysError(ArgumentError):
         self._text, self._names = text, names
 
     def renamed(self, own: Mapping[str, str]) -> ArraysError:
-        """The same error with other names, by those that it has."""
+        """Return the same error with other names of arrays, by its own names."""
         return type(self)(self._text, *[own.get(name, name) for name in self._names])
 
 

@@ -18,7 +18,7 @@
 ## A group waits for tiles of groups with lower tickets only (group/waiting).  A diagonal tile has four parts of 16
 ## columns.  Its flag is the number of parts that are done, because the tiles below continue with them.
 ##
-## problem     CholeskyProblem or SolveProblem (forwards)     factorise   whether it is the former
+## problem     CholeskyProblem or SolveProblem (forwards)     factorise   whether it is a CholeskyProblem
 ## separate    whether C and V are different arrays; then elements above L become zeros
 ## unit, conj  whether L has a unit diagonal, and whether P and D are conjugated
 ## p_along, q_along  whether elements of P, and of Q, that are neighbours along k are neighbours in memory

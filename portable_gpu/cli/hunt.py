@@ -75,7 +75,7 @@ def hunt(
     report: JSONOption = None,
     plot: PlotOption = None,
 ) -> None:
-    """Time random work of every kind beside a peer, in line and eager.
+    """Time random work of every kind compared with a peer, in line and eager.
 
     With --json FILE the same command goes on where it ended; with --jobs it does in minutes what
     takes an hour.

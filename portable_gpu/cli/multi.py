@@ -53,7 +53,7 @@ def multi(
     report: JSONOption = None,
     plot: PlotOption = None,
 ) -> None:
-    """Time calls on one device of a group, on two and on all, beside the same call on one engine.
+    """Time calls on one device of a group, on two and on all, and the same calls on one engine.
 
     --plot draws the kernels and copies of the last call over time.
     """

@@ -101,8 +101,8 @@ def peers_of(text: str | None) -> list[str] | None:
 
 def words(**options: object) -> list[str]:
     """The words of a command line for the options that are not ``None``."""
-    given = {name: value for name, value in options.items() if value is not None}
-    return [word for name, value in given.items() for word in (f"--{name}", str(value))]
+    chosen = {name: value for name, value in options.items() if value is not None}
+    return [word for name, value in chosen.items() for word in (f"--{name}", str(value))]
 
 
 def names_of_peers(

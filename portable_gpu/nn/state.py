@@ -35,7 +35,7 @@ def flat_state(state: Any, prefix: str = "") -> dict[str, Any]:
 
 
 class Saved(ABC):
-    """What has a state dictionary, which files keep."""
+    """An object with a state dictionary, which it saves to files and loads from them."""
 
     @abstractmethod
     def state_dict(self) -> dict[str, Any]:

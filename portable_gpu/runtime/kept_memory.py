@@ -1,10 +1,10 @@
-"""Memory of small results that repeated calls take again once it is dropped.
+"""Memory of small results, which repeated calls use again when Python has dropped the results.
 
-The memory of a result goes back to the pool of its queue when no Python object refers to it any
-more.  A repeated call keeps two pieces instead: in a loop the last result is dropped when the next
-one exists.  So it needs no allocation, and the :class:`~portable_gpu.runtime.views.Memory` of the
-piece stays known.  What holds for the pool holds here: commands of the same queue that use a
-dropped result precede the next call, and those of other queues keep its array.
+Memory to which no Python object refers goes back to the pool of its queue.  A repeated call keeps
+two pieces of memory instead, because a loop drops a result only after it has the next one.  Then
+it allocates nothing, and the :class:`~portable_gpu.runtime.views.Memory` that is cached for a piece
+stays valid.  As with the pool, commands of the same queue that use a dropped result precede those
+of the next call, and commands of other queues refer to the array that they use.
 """
 
 from __future__ import annotations
@@ -16,46 +16,48 @@ from portable_gpu.runtime.queue_state import QueueState
 from portable_gpu.runtime.recording import KEPT
 
 
-def _unused(pieces: list[Any], alone: int) -> Any:
-    """Return the first piece with at most ``alone`` references, with those of this function."""
+def _unused(pieces: list[Any], references: int) -> Any:
+    """Return the first piece with this number of references, those of this function included."""
     for piece in pieces:
-        if getrefcount(piece) <= alone:
+        if getrefcount(piece) == references:
             return piece
     return None
 
 
-def _references() -> int:
+def _count_when_unused() -> int:
     """Return the number of references that :func:`_unused` counts for an unused piece."""
-    pieces, alone = [object()], 1
-    while _unused(pieces, alone) is None:
-        alone += 1
-    return alone
+    pieces, references = [object()], 1
+    while _unused(pieces, references) is None:
+        references += 1
+    return references
 
 
-_ALONE = _references()
+_UNUSED = _count_when_unused()
 
 
 class KeptMemory:
-    """The memory of one result of a repeated call; any thread may take from it.
+    """The memory of one result of a repeated call, which several threads may make.
+
+    Two pieces are kept for each thread that makes the call at the same time as others.
 
     Attributes:
         is_kept: Whether pieces are kept: they have at most
             :data:`~portable_gpu.runtime.recording.KEPT` bytes.
     """
 
-    __slots__ = ("_idle", "_nbytes", "is_kept")
+    __slots__ = ("_free", "_nbytes", "is_kept")
 
     def __init__(self, nbytes: int) -> None:
-        """Keep nothing yet.
+        """Begin without pieces.
 
         Args:
             nbytes: The bytes of the result.
         """
         self._nbytes, self.is_kept = nbytes, nbytes <= KEPT
-        self._idle: list[list[Any]] = []  # lists of pieces that no call is looking through
+        self._free: list[list[Any]] = []  # lists of pieces that no thread searches now
 
     def take(self, state: QueueState) -> Any:
-        """Return memory to which nothing else refers; ``state`` is always the same.
+        """Return memory to which nothing else refers; each call must pass the same ``state``.
 
         Raises:
             DeviceMemoryError: New memory cannot be allocated.
@@ -63,12 +65,12 @@ class KeptMemory:
         if not (self.is_kept and state.engine.keeps_results):
             return state.allocate(self._nbytes)
         try:
-            pieces = self._idle.pop()
+            pieces = self._free.pop()
         except IndexError:
             pieces = []
-        piece = _unused(pieces, _ALONE)
+        piece = _unused(pieces, _UNUSED)
         if piece is None:
             piece = state.allocate(self._nbytes)
             pieces = [*pieces[-1:], piece]
-        self._idle.append(pieces)
+        self._free.append(pieces)
         return piece

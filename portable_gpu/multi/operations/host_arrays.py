@@ -142,7 +142,7 @@ class _Buffers:
         return arrays, device_result
 
     def store_later(self, result: Array, target: Any) -> Callable[[], None]:
-        """Return a function that copies a result to NumPy, after all kernels enqueued so far.
+        """Return a function that copies a result to NumPy once all kernels enqueued have ended.
 
         The next block uses the other set of buffers, and the one after it this set again.  So the
         function must be called before that one is computed.

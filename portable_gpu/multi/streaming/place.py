@@ -57,8 +57,8 @@ def place_of(engine: Any, memory_limit: Any) -> StreamPlace:
     facts = [member.engine.target.facts for member in members]
     max_bytes = min([2 * device.max_alloc_size for device in facts])
     if memory_limit is None:
-        most = min([device.global_mem_size for device in facts]) * 3 // 4
-        return StreamPlace(members, min(max_bytes, most), retries)
+        memory = min([device.global_mem_size for device in facts]) * 3 // 4
+        return StreamPlace(members, min(max_bytes, memory), retries)
     limit = whole(memory_limit, "memory_limit")
     if limit < 1:
         raise ArgumentError(f"memory_limit is {limit}; expected a positive number of bytes")

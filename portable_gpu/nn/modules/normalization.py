@@ -244,7 +244,7 @@ class _RowNormalization(_Normalization):
     eps: float | None
 
     def _extent(self) -> Any:
-        """What the functions take after the input: the shape of a row, or the groups."""
+        """Return the second argument of the functions: the shape of a row, or the groups."""
         raise NotImplementedError
 
     def _listed(self) -> list[ModuleParameter | None]:

@@ -205,8 +205,8 @@ def solve_specializations(target: Target, dtype: DType) -> list[Specialization]:
 
 def _check_dtype(question: Question) -> None:
     if str(question.dtype) not in DTYPES:
-        taken = ", ".join(DTYPES)
-        raise DTypeError(f"{question.operation} takes {taken}; dtype is {question.dtype}")
+        accepted = ", ".join(DTYPES)
+        raise DTypeError(f"{question.operation} takes {accepted}; dtype is {question.dtype}")
 
 
 def _check_compiled(operation: str, dtype: DType) -> None:
